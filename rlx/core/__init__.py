@@ -1,0 +1,1 @@
+"""Floor 0: data types, shapes, capabilities, flags, errors, source locations. Imports nothing of rlx."""

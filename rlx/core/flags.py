@@ -1,0 +1,102 @@
+"""The flags: name, environment variable, default, help. The documentation is printed from this table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.core.errors import ValueIssue
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One switch. ``keyed`` flags are part of every compile-cache key."""
+
+    name: str
+    default: Any
+    parse: Callable[[str], Any]
+    help: str
+    keyed: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def env(self) -> str:
+        return "RLX_" + self.name.upper()
+
+
+def _bool(text: str) -> bool:
+    return text.strip().lower() not in ("", "0", "false", "no", "off")
+
+
+TABLE: dict[str, Flag] = {f.name: f for f in (
+    Flag("device", "cpu", str, "device used when none is named"),
+    Flag("kernel_dispatch", "prefer_native", str, "policy of every compile", True,
+         ("prefer_native", "common", "strict")),
+    Flag("dispatch_report", False, _bool, "print the dispatch report of every compile"),
+    Flag("cache_dir", "", str, "directory of the disk cache (default: the user's cache directory)"),
+    Flag("cache", True, _bool, "keep compiled objects on disk"),
+    Flag("cache_size", 1 << 30, int, "bytes the disk cache may grow to"),
+    Flag("threads", 0, int, "threads of the cpu device (0: every core this process may use)"),
+    Flag("math", "precise", str, "accuracy of elementwise functions", True, ("precise", "fast")),
+    Flag("check", "", str, "run-time checks, comma separated: nan"),
+    Flag("verify", False, _bool, "run the IR verifier after every pass"),
+    Flag("dump", "", str, "directory for the text of every level of each compile"),
+)}
+
+_values: dict[str, Any] = {}
+
+
+def get(name: str) -> Any:
+    """The current value: set in Python, else the environment variable, else the default."""
+    if name in _values:
+        return _values[name]
+    flag = TABLE[name]
+    text = os.environ.get(flag.env)
+    if text is None:
+        return flag.default
+    return _check(flag, text, flag.env)
+
+
+def _check(flag: Flag, text: Any, source: str) -> Any:
+    try:
+        value = flag.parse(text) if isinstance(text, str) else text
+    except ValueError as e:
+        raise ValueIssue(f"{source}={text!r} is not valid", why=str(e), do=flag.help) from None
+    if flag.choices and value not in flag.choices:
+        raise ValueIssue(f"{source}={text!r} is not valid", why=f"{flag.name} takes one of a fixed set",
+                         do=f"use one of {', '.join(flag.choices)}")
+    return value
+
+
+@contextmanager
+def flags(**settings: Any) -> Iterator[None]:
+    """Set flags for a block: ``with rlx.flags(kernel_dispatch="common"): ...``"""
+    for name in settings:
+        if name not in TABLE:
+            raise ValueIssue(f"there is no flag {name!r}", why="flags are a fixed table",
+                             do=f"use one of {', '.join(TABLE)}")
+    checked = {n: _check(TABLE[n], v, f"flags({n})") for n, v in settings.items()}
+    before = dict(_values)
+    _values.update(checked)
+    try:
+        yield
+    finally:
+        _values.clear()
+        _values.update(before)
+
+
+def key() -> tuple[Any, ...]:
+    """The values that change what a compile produces."""
+    return tuple(get(n) for n, f in TABLE.items() if f.keyed)
+
+
+def document() -> str:
+    """A Markdown table of all flags."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for f in TABLE.values():
+        text = f.help + (f" ({', '.join(f.choices)})" if f.choices else "")
+        rows.append(f"| `{f.env}` | `{f.default}` | {text} |")
+    return "\n".join(rows)
