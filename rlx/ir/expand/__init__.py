@@ -1,0 +1,52 @@
+"""Standard expansions: transcendental primitives as straight-line arithmetic, one file per family.
+
+A device that cannot spell a function accurately gets it from here, so that every device computes the same formula.
+``expansion(prim, dtype)`` is a :class:`Function` of arithmetic primitives only (no loops, loads, or other
+transcendentals); a renderer emits it once as a helper. The error bounds of ``BOUNDS`` hold over the whole range,
+denormals included, where the device keeps denormals and its arithmetic is IEEE; ``python -m rlx.tools.ulp`` measures
+them. Zeros, infinities and NaN follow Annex F of the C standard. float16 and bfloat16 are computed in float32.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rlx.core.dtype import DType, float32, float64
+from rlx.ir.expand import exp, log
+from rlx.ir.expand.build import Function, trace
+from rlx.ir.expand.table import Entry
+
+__all__ = ["BOUNDS", "FAST", "FUNCTIONS", "Entry", "Function", "expansion"]
+
+#: primitive -> its formula
+FUNCTIONS: dict[str, Entry] = {
+    "exp": Entry(exp.exp), "exp2": Entry(exp.exp2), "expm1": Entry(exp.expm1),
+    "log": Entry(log.log), "log2": Entry(log.log2), "log10": Entry(log.log10), "log1p": Entry(log.log1p),
+}
+
+#: primitive -> the largest error in ulp, both dtypes
+BOUNDS: dict[str, float] = {
+    "exp": 1.0, "exp2": 1.2, "expm1": 1.5, "log": 1.0, "log2": 1.0, "log10": 1.0, "log1p": 1.0,
+}
+
+#: primitive -> a cheaper formula, within 16 ulp on a clamped range
+FAST: dict[str, Entry] = {"exp": Entry(exp.exp_fast), "log": Entry(log.log_fast)}
+
+
+@cache
+def expansion(prim: str, dtype: DType, *, fast: bool = False, branches: bool = False) -> Function | None:
+    """``prim`` on ``dtype`` (float32 or float64) in arithmetic primitives, or None where there is none.
+
+    ``fast`` takes the cheaper formula where one exists. ``branches`` returns the form whose ``rare`` part a renderer
+    branches to; without it the rare part is folded in with selects.
+    """
+    if dtype not in (float32, float64) or prim not in FUNCTIONS:
+        return None
+    quick = fast and prim in FAST
+    entry = FAST[prim] if quick else FUNCTIONS[prim]
+    name = f"rlx_{prim}_{'fast_' if quick else ''}{dtype.short}"
+    if entry.rare is None:
+        return trace(name, entry.formula, dtype, entry.arity)
+    if branches:
+        return trace(name, entry.formula, dtype, entry.arity, entry.rare)
+    return trace(name, entry.folded, dtype, entry.arity)

@@ -1,0 +1,383 @@
+"""The notation in which expansions are written: floating-point formulas over :class:`~rlx.ir.loop.Expr`.
+
+``E`` wraps an expression and gives it operators, so that a formula reads like mathematics; :func:`trace` runs such
+a formula once on variables and returns a :class:`Function` in which every shared subexpression has a name.
+
+**What a renderer owes these formulas.** ``fma`` rounds once, ``a*b + c`` rounds twice: no contraction, no
+reassociation and no "fast math" inside an expansion. Where an algorithm wants a fused operation it says ``fma``.
+The error-free transforms below are those of Dekker (Numer. Math. 18, 1971) and Knuth (TAOCP vol. 2, 4.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx.core.dtype import DType, bool_, float32, float64, int32, int64, uint32, uint64
+from rlx.ir.loop import Expr, const, expr, var
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A straight-line scalar function: ``lets`` in order, then ``result``; both may name ``params`` and earlier lets.
+
+    ``rare`` is ``(condition, other)``: where the condition (over params and lets) holds, the value is that of
+    ``other`` on the same arguments and ``result`` means nothing. It is None unless branches were asked for.
+    """
+
+    name: str
+    params: tuple[Expr, ...]
+    lets: tuple[tuple[str, Expr], ...]
+    result: Expr
+    rare: tuple[Expr, Function] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class E:
+    """An expression with operators. Python numbers on either side take its dtype (floats rounded to it)."""
+
+    x: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+    def like(self, value: E | float) -> E:
+        """``value`` as an expression of this dtype; an expression is returned unchanged."""
+        return value if isinstance(value, E) else number(value, self.dtype)
+
+    def __add__(self, o: E | float) -> E:
+        return _op("add", self, self.like(o))
+
+    def __radd__(self, o: float) -> E:
+        return self.like(o) + self
+
+    def __sub__(self, o: E | float) -> E:
+        return _op("sub", self, self.like(o))
+
+    def __rsub__(self, o: float) -> E:
+        return self.like(o) - self
+
+    def __mul__(self, o: E | float) -> E:
+        return _op("mul", self, self.like(o))
+
+    def __rmul__(self, o: float) -> E:
+        return self.like(o) * self
+
+    def __truediv__(self, o: E | float) -> E:
+        return _op("div", self, self.like(o))
+
+    def __rtruediv__(self, o: float) -> E:
+        return self.like(o) / self
+
+    def __neg__(self) -> E:
+        return _op("neg", self)
+
+    def __abs__(self) -> E:
+        return _op("abs", self)
+
+    def __lt__(self, o: E | float) -> E:
+        return _test("lt", self, self.like(o))
+
+    def __le__(self, o: E | float) -> E:
+        return _test("le", self, self.like(o))
+
+    def __gt__(self, o: E | float) -> E:
+        return _test("gt", self, self.like(o))
+
+    def __ge__(self, o: E | float) -> E:
+        return _test("ge", self, self.like(o))
+
+    def eq(self, o: E | float) -> E:
+        """``self == o``, a bool expression (the operator itself is left to Python)."""
+        return _test("eq", self, self.like(o))
+
+    def ne(self, o: E | float) -> E:
+        """``self != o``, a bool expression; true for NaN."""
+        return _test("ne", self, self.like(o))
+
+    def __and__(self, o: E | int) -> E:
+        return _op("and", self, self.like(o))
+
+    def __or__(self, o: E | int) -> E:
+        return _op("or", self, self.like(o))
+
+    def __xor__(self, o: E | int) -> E:
+        return _op("xor", self, self.like(o))
+
+    def __invert__(self) -> E:
+        return _op("not", self)
+
+    def __lshift__(self, o: int) -> E:
+        return _op("shl", self, self.like(o))
+
+    def __rshift__(self, o: int) -> E:
+        return _op("shr", self, self.like(o))
+
+
+def _op(op: str, *args: E) -> E:
+    return E(expr(op, tuple(a.x for a in args), args[0].dtype))
+
+
+def _test(op: str, a: E, b: E) -> E:
+    return E(expr(op, (a.x, b.x), bool_))
+
+
+def number(value: float, dtype: DType) -> E:
+    """A constant; a float is first rounded to ``dtype``."""
+    return E(const(float(dtype.numpy.type(value)) if dtype.is_float else value, dtype))
+
+
+def fma(a: E, b: E | float, c: E | float) -> E:
+    """``a*b + c``, rounded once."""
+    return _op("fma", a, a.like(b), a.like(c))
+
+
+def where(c: E, a: E | float, b: E | float) -> E:
+    """``a`` where ``c`` holds, else ``b``; one of the two is an expression."""
+    kind = a if isinstance(a, E) else b
+    assert isinstance(kind, E)
+    a, b = kind.like(a), kind.like(b)
+    return E(expr("select", (c.x, a.x, b.x), a.dtype))
+
+
+def nearest(x: E) -> E:
+    """The nearest integer, ties to even."""
+    return _op("round", x)
+
+
+def floor(x: E) -> E:
+    return _op("floor", x)
+
+
+def sqrt(x: E) -> E:
+    return _op("sqrt", x)
+
+
+def isnan(x: E) -> E:
+    return E(expr("isnan", (x.x,), bool_))
+
+
+def below(x: E, bound: float) -> E:
+    """min(x, bound) that keeps NaN: compare and select, one instruction on most machines."""
+    return where(x > bound, bound, x)
+
+
+def above(x: E, bound: float) -> E:
+    """max(x, bound) that keeps NaN."""
+    return where(x < bound, bound, x)
+
+
+# Bits of a float. Exponents are moved by integer shifts of the representation, never through a float-to-integer
+# cast: those saturate in rlx and have no vector form for 64 bits on common machines.
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """IEEE-754 numbers of one dtype: ``mant`` stored fraction bits, exponent ``bias``, ``magic`` 1.5 * 2**mant."""
+
+    dtype: DType
+    unsigned: DType
+    signed: DType
+    mant: int
+    bias: int
+
+    @property
+    def magic(self) -> float:
+        return 1.5 * 2.0**self.mant
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.unsigned.bits - 1)
+
+    @property
+    def one(self) -> int:
+        """The bits of 1.0."""
+        return self.bias << self.mant
+
+    @property
+    def eps(self) -> float:
+        """Spacing of the numbers just above 1."""
+        return 2.0**-self.mant
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number."""
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def largest(self) -> float:
+        return float(np.finfo(self.dtype.numpy).max)
+
+
+_F32 = Layout(float32, uint32, int32, 23, 127)
+
+
+def layout(x: E | DType) -> Layout:
+    """The representation of a float32 or float64 expression."""
+    d = x.dtype if isinstance(x, E) else x
+    return _F32 if d is float32 or d == float32 else Layout(d, uint64, int64, 52, 1023)
+
+
+def bits(x: E) -> E:
+    """The representation as an unsigned integer."""
+    return E(expr("bitcast", (x.x,), layout(x).unsigned))
+
+
+def sbits(x: E) -> E:
+    """The representation as a signed integer."""
+    return E(expr("bitcast", (x.x,), layout(x).signed))
+
+
+def from_bits(b: E) -> E:
+    """The float with these bits."""
+    return E(expr("bitcast", (b.x,), float32 if b.dtype.bits == 32 else float64))
+
+
+def signbit(x: E) -> E:
+    """The sign bit alone, as an unsigned integer."""
+    return bits(x) & layout(x).sign
+
+
+def with_sign(x: E, s: E) -> E:
+    """``x`` with its sign flipped where the bits ``s`` (from :func:`signbit`) say so."""
+    return from_bits(bits(x) ^ s)
+
+
+def power2(n: E) -> E:
+    """2**n for an integral float n with -bias < n <= bias: n + magic holds n in its low bits."""
+    f = layout(n)
+    return from_bits((bits(n + f.magic) << f.mant) + f.one)
+
+
+def scale2(x: E, n: E) -> E:
+    """x * 2**n for |n| < 2*bias and x near 1, rounded once: two factors, so that denormal results come out right."""
+    half = floor(n * 0.5)
+    return x * power2(half) * power2(n - half)
+
+
+def integer(i: E) -> E:
+    """A small signed integer as a float, exactly (the inverse of the trick in :func:`power2`)."""
+    d = float32 if i.dtype.bits == 32 else float64
+    f = layout(d)
+    magic = int(np.array(f.magic, d.numpy).view(f.signed.numpy))
+    return from_bits(i + magic) - f.magic
+
+
+# Polynomials and double-width arithmetic.
+
+def poly(z: E, coefficients: Sequence[float]) -> E:
+    """sum c[i] z**i by Horner's rule; long ones as two interleaved chains in z**2, for instruction parallelism."""
+    if len(coefficients) > 8:
+        z2 = z * z
+        return fma(horner(z2, coefficients[1::2]), z, horner(z2, coefficients[0::2]))
+    return horner(z, coefficients)
+
+
+def horner(z: E, coefficients: Sequence[float]) -> E:
+    """sum c[i] z**i, from the last coefficient down."""
+    p = z.like(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        p = fma(p, z, c)
+    return p
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """An unevaluated sum hi + lo with |lo| at most half an ulp of hi (up to a small factor)."""
+
+    hi: E
+    lo: E
+
+
+def two_sum(a: E, b: E) -> Wide:
+    """a + b exactly (Knuth)."""
+    s = a + b
+    t = s - a
+    return Wide(s, (a - (s - t)) + (b - t))
+
+
+def fast_two_sum(a: E, b: E) -> Wide:
+    """a + b exactly when |a| >= |b| or a is 0 (Dekker)."""
+    s = a + b
+    return Wide(s, b - (s - a))
+
+
+def two_prod(a: E, b: E) -> Wide:
+    """a * b exactly, barring underflow."""
+    p = a * b
+    return Wide(p, fma(a, b, -p))
+
+
+def wide_mul(a: Wide, b: Wide) -> Wide:
+    """(a.hi + a.lo) * (b.hi + b.lo) with a relative error of about 2**-2p."""
+    p = two_prod(a.hi, b.hi)
+    return fast_two_sum(p.hi, p.lo + fma(a.hi, b.lo, a.lo * b.hi))
+
+
+def wide_add(a: Wide, b: Wide) -> Wide:
+    """Sum of two wide numbers, good unless they cancel."""
+    s = two_sum(a.hi, b.hi)
+    return fast_two_sum(s.hi, s.lo + (a.lo + b.lo))
+
+
+# From a formula to a Function.
+
+def trace(name: str, formula: Callable[..., E], dtype: DType, arity: int = 1,
+          rare: Callable[..., tuple[E, Callable[..., E]]] | None = None) -> Function:
+    """Run ``formula`` on ``arity`` variables; name every subexpression used twice.
+
+    ``rare(*args)`` gives a condition and the formula that replaces ``formula`` where it holds.
+    """
+    params = [E(var(n, dtype)) for n in ("x", "y")[:arity]]
+    roots = [formula(*params).x]
+    other = None
+    if rare is not None:
+        condition, slow = rare(*params)
+        roots.append(condition.x)
+        other = trace(name + "_rare", slow, dtype, arity)
+    lets, roots = _name_shared(roots)
+    guard = None if other is None else (roots[1], other)
+    return Function(name, tuple(p.x for p in params), lets, roots[0], guard)
+
+
+def _name_shared(roots: list[Expr]) -> tuple[tuple[tuple[str, Expr], ...], list[Expr]]:
+    """Merge equal subexpressions, then bind each one used more than once to a name (in evaluation order)."""
+    canonical: dict[int, Expr] = {}
+    known: dict[tuple[object, ...], Expr] = {}
+    uses: dict[int, int] = {}
+    keep: list[Expr] = list(roots)
+
+    def merge(e: Expr) -> Expr:
+        if id(e) in canonical:
+            return canonical[id(e)]
+        args = tuple(merge(a) for a in e.args)
+        key = (e.op, tuple(map(id, args)), e.dtype.name, repr(e.value))
+        if key not in known:
+            known[key] = expr(e.op, args, e.dtype, e.value)
+            for a in args:
+                uses[id(a)] = uses.get(id(a), 0) + 1
+        canonical[id(e)] = known[key]
+        keep.append(e)
+        return known[key]
+
+    lets: list[tuple[str, Expr]] = []
+    done: dict[int, Expr] = {}
+
+    def rebuild(e: Expr) -> Expr:
+        if not e.args:
+            return e
+        if id(e) not in done:
+            new = expr(e.op, tuple(rebuild(a) for a in e.args), e.dtype, e.value)
+            if uses.get(id(e), 0) > 1:
+                lets.append((f"t{len(lets)}", new))
+                new = var(lets[-1][0], e.dtype)
+            done[id(e)] = new
+        return done[id(e)]
+
+    merged = [merge(r) for r in roots]
+    for r in merged:
+        uses[id(r)] = uses.get(id(r), 0) + 1
+    results = [rebuild(r) for r in merged]
+    return tuple(lets), results
