@@ -1,0 +1,69 @@
+"""What every device is: storage, copies to and from NumPy, and loading of what the compiler made for it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from rlx.core.caps import Caps
+from rlx.core.dtype import DType
+from rlx.core.errors import DeviceError
+from rlx.ir.claim import Claim
+from rlx.ir.loop import Program
+
+#: A buffer on a device. Only the device that made it looks inside.
+Storage = Any
+
+
+class Executable(ABC):
+    """A loaded program. ``run`` may be called from several threads at once."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
+        """Execute over storages in slot order; fills ``outputs``, which the caller made with ``Device.empty``.
+
+        A device may return before the work is done; :meth:`Device.synchronize` waits.
+        """
+
+
+class Device(ABC):
+    """One opened device: its capabilities as data, its claims, and its memory."""
+
+    name: str
+    caps: Caps
+    #: The claims for each op, in order of preference.
+    claims: Mapping[str, tuple[Claim, ...]]
+
+    @abstractmethod
+    def empty(self, dtype: DType, shape: Sequence[int]) -> Storage:
+        """Uninitialised storage for prod(shape) elements, row-major."""
+
+    @abstractmethod
+    def upload(self, array: np.ndarray[Any, Any]) -> Storage:
+        """Storage with the array's elements in row-major order. May borrow the array's memory: do not write to it."""
+
+    @abstractmethod
+    def download(self, storage: Storage, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+        """The content as an array of that dtype and shape. May be a view of the storage: do not write to it."""
+
+    @abstractmethod
+    def load(self, program: Program) -> Executable:
+        """Make a loop program executable. A device that takes graphs refuses with a DeviceError."""
+
+    @abstractmethod
+    def load_graph(self, graph: Any) -> Executable:
+        """Make a graph of primitives executable. A device that takes programs refuses with a DeviceError."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until everything started on this device is done."""
+
+
+def refuse_form(device: Device, form: str) -> NoReturn:
+    """Raise the error for a program form (``graph`` or ``program``) that the device does not take."""
+    raise DeviceError(f"device {device.name!r} does not load a {form}",
+                      why=f"its schedule is {device.caps.schedule!r}",
+                      do="compile for this device's capabilities and load what that gives")

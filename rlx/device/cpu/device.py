@@ -1,0 +1,136 @@
+"""The cpu device: a program becomes one native function, called with a table of pointers."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from rlx.core.caps import Caps
+from rlx.core.dtype import DType
+from rlx.core.errors import ShapeError, VerifyError
+from rlx.device.base import Device, Executable, refuse_form
+from rlx.device.cpu import caps, jit, native, storage, threads
+from rlx.device.cpu.storage import Storage
+from rlx.ir.claim import Claim
+from rlx.ir.loop import Buffer, Program
+from rlx.render.llvm.program import Slots, render_program, slots
+
+_ENTRY = "rlx_main"
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def absent() -> str | None:
+    """Why there is no cpu device here, or None."""
+    return jit.absent()
+
+
+def open() -> Device:
+    """The cpu device of this process."""
+    return CpuDevice()
+
+
+@final
+class CpuDevice(Device):
+    """Compiles through LLVM for this host's processor. Everything runs to its end before ``run`` returns."""
+
+    def __init__(self) -> None:
+        self.name = "cpu"
+        self.caps: Caps = caps.read()
+        self.claims: Mapping[str, tuple[Claim, ...]] = native.claims()
+        self._lower = {c.name: c.lower for found in self.claims.values() for c in found}
+
+    def empty(self, dtype: DType, shape: Sequence[int]) -> Storage:
+        """Uninitialised storage, 64-byte aligned."""
+        return storage.empty(dtype, shape)
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Storage:
+        """The array's own memory when it is contiguous, aligned and in native byte order; else a copy of it.
+
+        A borrowed array must not change while the storage is in use: whoever cannot promise that copies first.
+        """
+        return storage.borrow(array)
+
+    def download(self, storage_: Storage, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+        """The content as an array over the same memory."""
+        return storage.view(storage_, dtype, shape)
+
+    def load(self, program: Program) -> Executable:
+        """Compile the program, or find its object in the disk cache."""
+        return self.load_text(render_program(program, self._lower), program)
+
+    def load_text(self, text: str, program: Program) -> Executable:
+        """Load a module that was rendered for the program."""
+        threads.apply_flag()
+        return CpuExecutable(jit.load(text, (_ENTRY,), _resolve), slots(program), program)
+
+    def load_graph(self, graph: Any) -> Executable:
+        """Refuses: this device loads programs."""
+        refuse_form(self, "graph")
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+
+@final
+class CpuExecutable(Executable):
+    """One native function, its constants, and the size of its arena."""
+
+    __slots__ = ("_library", "_call", "_pack", "_inputs", "_outputs", "_consts", "_keep", "_arena", "name")
+
+    def __init__(self, library: jit.Library, layout: Slots, program: Program) -> None:
+        self.name = program.name
+        self._library = library
+        self._call = _PROTOTYPE(library[_ENTRY])
+        self._inputs, self._outputs = layout.inputs, layout.outputs
+        self._keep = [_constant(b) for b in layout.consts]
+        self._consts = tuple(s.address for s in self._keep)
+        self._pack = struct.Struct(f"{layout.inputs + layout.outputs + len(self._consts)}P").pack
+        self._arena = program.arena
+
+    def run(self, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
+        """Run to the end. Threads may run one executable at once: each has its own arena, each call its own table."""
+        if len(inputs) != self._inputs or len(outputs) != self._outputs:
+            raise ShapeError(f"program {self.name!r} takes {self._inputs} inputs and {self._outputs} outputs",
+                             why=f"{len(inputs)} and {len(outputs)} were given", do="give one storage for each slot")
+        table = self._pack(*[s.address for s in inputs], *[s.address for s in outputs], *self._consts)
+        self._call(table, _arena(self._arena) if self._arena else None)
+
+
+class _Arenas(threading.local):
+    """Each thread's arena, as large as the largest program it has run; a run leaves nothing in it."""
+
+    memory: Storage | None = None
+
+
+_arenas = _Arenas()
+
+
+def _arena(nbytes: int) -> int:
+    """The address of at least that many bytes of this thread's own."""
+    memory = _arenas.memory
+    if memory is None or memory.array.nbytes < nbytes:
+        memory = _arenas.memory = Storage(storage.aligned(np.dtype(np.uint8), (nbytes,)))
+    return memory.address
+
+
+def _constant(buffer: Buffer) -> Storage:
+    """The constant's elements as the buffer's dtype, in memory that stays."""
+    data = np.ascontiguousarray(buffer.data, buffer.dtype.numpy)
+    if data.size != buffer.size:
+        raise VerifyError(f"constant {buffer.name!r} has {data.size} elements for a buffer of {buffer.size}",
+                          do="give as many elements as the buffer's size")
+    return storage.borrow(data)
+
+
+def _resolve(name: str) -> int | None:
+    """The address of a function of the pool or of a claim's library."""
+    found = threads.resolve(name)
+    return native.resolve(name) if found is None else found
+
+
+__all__ = ["CpuDevice", "CpuExecutable", "absent", "open"]
