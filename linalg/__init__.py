@@ -1,0 +1,1 @@
+"""Dense linear algebra: factorizations, solvers, functions of matrices."""

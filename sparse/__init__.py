@@ -1,0 +1,1 @@
+"""Sparse matrices: storage, files, products and solvers."""

@@ -1,0 +1,1 @@
+"""Gaussian splatting: scenes, cameras, differentiable rendering."""
