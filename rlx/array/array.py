@@ -1,0 +1,296 @@
+"""The lazy Array: an expression until somebody looks, then compiled as a whole and cached by structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from rlx.array.hooks import default_device, hooks
+from rlx.core import dtype as dt
+from rlx.core.errors import RlxError, ShapeError, TraceError
+from rlx.core.shape import Shape, count, is_static, numel
+from rlx.ir.graph import Value
+
+#: Public functions by name; filled by the floor that defines them, used by the methods and operators here.
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Any]:
+    def method(self: Array, other: Any) -> Any:
+        if not _operand(other):
+            return NotImplemented
+        f = FUNCTIONS[name]
+        return f(other, self) if reflected else f(self, other)
+    return method
+
+
+def _operand(x: Any) -> bool:
+    return isinstance(x, (Array, bool, int, float, complex, np.ndarray, np.generic, list, tuple))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
+        return FUNCTIONS[name](self, *args, **kwargs)
+    method.__name__ = name
+    method.__doc__ = f"``rlx.{name}`` with this array first."
+    return method
+
+
+class Array:
+    """An n-dimensional array on one device.
+
+    Operations build an expression; looking at it (``numpy.asarray``, ``print``, ``bool``, ``.item()``, DLPack,
+    :func:`rlx.eval`) compiles the whole expression to one program, runs it, and keeps the result.
+    """
+
+    __slots__ = ("_value", "__weakref__")
+    __array_priority__ = 1000
+    _value: Value
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    # What it is
+
+    @property
+    def dtype(self) -> dt.DType:
+        """Element type."""
+        return self._value.node.types[self._value.index].dtype
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the axes."""
+        return self._value.node.types[self._value.index].shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """Number of elements."""
+        return numel(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return count(self.shape) * self.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Name of the device that holds it, or will."""
+        return self._value.node.device or default_device()
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether it stands for a value inside a function that is being traced."""
+        return self._value.node.level > 0
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether it holds data (no work is pending)."""
+        return self._value.node.op == "buffer"
+
+    @property
+    def T(self) -> Array:
+        """The transpose: axes reversed."""
+        return FUNCTIONS["permute_dims"](self, tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Array:
+        """The matrix transpose: the last two axes exchanged."""
+        return FUNCTIONS["matrix_transpose"](self)
+
+    @property
+    def real(self) -> Array:
+        """Real part."""
+        return FUNCTIONS["real"](self)
+
+    @property
+    def imag(self) -> Array:
+        """Imaginary part."""
+        return FUNCTIONS["imag"](self)
+
+    @property
+    def at(self) -> Any:
+        """Functional updates: ``x.at[i].set(v)``, ``.add``, ``.multiply``, ``.min``, ``.max``."""
+        return FUNCTIONS["_at"](self)
+
+    # Looking at it
+
+    def _evaluate(self) -> Any:
+        node = self._value.node
+        if node.op != "buffer":
+            if node.level > 0:
+                raise TraceError(f"the value of a traced {self.dtype.name} array of shape {self.shape} is not known yet",
+                                 where=node.where, why="it was looked at inside a function being compiled",
+                                 do="use rlx.where, rlx.cond or rlx.while_loop instead of Python's if and while, or "
+                                    "move this code out of the traced function")
+            hooks.evaluate((self._value,))
+        return self._value.node.payload[self._value.index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        from rlx.array.build import from_host
+        self._evaluate()
+        host = from_host(hooks.download(self._value), self.dtype)
+        if dtype is not None and host.dtype != np.dtype(dtype):
+            if copy is False:
+                raise RlxError(f"cannot give {self.dtype.name} as {np.dtype(dtype)} without a copy",
+                               why="the types differ", do="allow the copy, or ask for the array's own dtype")
+            return host.astype(dtype)
+        return host.copy() if copy else host
+
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array (bfloat16 as float32)."""
+        return np.asarray(self)
+
+    def item(self) -> bool | int | float | complex:
+        """The value of an array of one element as a Python scalar."""
+        if self.size != 1:
+            raise ShapeError(f"item() of an array of shape {self.shape}", why=f"it has {self.size} elements",
+                             do="index one element first")
+        return np.asarray(self).reshape(()).item()
+
+    def tolist(self) -> Any:
+        """Nested Python lists of the values."""
+        return np.asarray(self).tolist()
+
+    def _scalar(self, what: str) -> Any:
+        if self.shape != () and self.size != 1:
+            raise ShapeError(f"{what}() of an array of shape {self.shape}", why="only one element has one value",
+                             do="reduce it first, for example with .any() or .all()")
+        return self.item()
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("bool"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer:
+            raise RlxError(f"a {self.dtype.name} array is not an index", why="an index is an integer",
+                           do="cast it with .astype(rlx.int64)")
+        return int(self._scalar("index"))
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len() of an array without axes")
+        n = self.shape[0]
+        return n if isinstance(n, int) else int(n.bounds()[0])
+
+    def __iter__(self) -> Iterator[Array]:
+        if self.ndim == 0:
+            raise TypeError("iteration over an array without axes")
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        kind = f"{self.dtype.name}{list(self.shape)} on {self.device}"
+        if self.is_traced or not is_static(self.shape):
+            return f"Array({kind}, traced)"
+        body = np.array2string(np.asarray(self), threshold=20, edgeitems=3, separator=", ", prefix="Array(")
+        return f"Array({body}, {kind})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.ndim == 0 and spec else str(self)
+
+    def __hash__(self) -> int:
+        raise TypeError("arrays are not hashable: == compares them element by element")
+
+    # Indexing
+
+    def __getitem__(self, key: Any) -> Array:
+        return FUNCTIONS["_getitem"](self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._value = FUNCTIONS["_setitem"](self, key, value)._value
+
+    # Conversion and placement
+
+    def astype(self, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Array:
+        """The same values in another dtype."""
+        return FUNCTIONS["astype"](self, dtype, copy=copy)
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Array:
+        """The same values on another device."""
+        return FUNCTIONS["to_device"](self, device)
+
+    def block_until_ready(self) -> Array:
+        """Evaluate, wait, and return the array."""
+        self._evaluate()
+        return self
+
+    # Operators
+
+    __add__, __radd__ = _binary("add"), _binary("add", True)
+    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
+    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", True)
+    __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
+    __mod__, __rmod__ = _binary("remainder"), _binary("remainder", True)
+    __pow__, __rpow__ = _binary("pow"), _binary("pow", True)
+    __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", True)
+    __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", True)
+    __or__, __ror__ = _binary("bitwise_or"), _binary("bitwise_or", True)
+    __xor__, __rxor__ = _binary("bitwise_xor"), _binary("bitwise_xor", True)
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _binary("bitwise_left_shift", True)
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _binary("bitwise_right_shift", True)
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__ = _binary("equal")  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")  # type: ignore[assignment]
+    __neg__, __pos__ = _method("negative"), _method("positive")
+    __abs__, __invert__ = _method("abs"), _method("bitwise_invert")
+
+    sum, prod, max, min = _method("sum"), _method("prod"), _method("max"), _method("min")
+    mean, std, var = _method("mean"), _method("std"), _method("var")
+    any, all = _method("any"), _method("all")
+    argmax, argmin = _method("argmax"), _method("argmin")
+    cumsum, sort, argsort = _method("cumulative_sum"), _method("sort"), _method("argsort")
+    squeeze, conj, round = _method("squeeze"), _method("conj"), _method("round")
+    take, dot, clip = _method("take"), _method("matmul"), _method("clip")
+
+    def reshape(self, *shape: Any) -> Array:
+        """The same elements in row-major order with another shape; one size may be -1."""
+        return FUNCTIONS["reshape"](self, shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
+
+    def transpose(self, *axes: Any) -> Array:
+        """The axes in another order (reversed when none is given)."""
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        return FUNCTIONS["permute_dims"](self, tuple(order) or tuple(reversed(range(self.ndim))))
+
+    def flatten(self) -> Array:
+        """The elements in one axis."""
+        return self.reshape((-1,))
+
+    ravel = flatten
+
+    def copy(self) -> Array:
+        """The same value; later ``x[i] = v`` on one is not seen by the other."""
+        return Array(self._value)
+
+
+def eval_arrays(*arrays: Any) -> None:
+    """Run what is pending of the arrays, together, as one program for each device."""
+    from rlx.array.tree import flatten
+    leaves, _ = flatten(arrays)
+    pending = [a._value for a in leaves if isinstance(a, Array) and not a.is_evaluated]
+    for v in pending:
+        if v.node.level > 0:
+            Array(v)._evaluate()
+    if pending:
+        hooks.evaluate(pending)

@@ -1,0 +1,193 @@
+"""Build nodes from arrays and Python scalars: constants, tracing levels, and tracing of functions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rlx.array.array import Array
+from rlx.array.hooks import default_device, default_float, hooks
+from rlx.core import dtype as dt
+from rlx.core.errors import DeviceError, DTypeError
+from rlx.core.shape import Shape
+from rlx.core.where import here
+from rlx.ir.graph import Graph, Type, Value, close, node, parameter
+from rlx.ir.op import infer_types
+
+Scalar = bool | int | float | complex
+
+
+class _State(threading.local):
+    level = 0
+
+
+_state = _State()
+
+
+def level() -> int:
+    """How deep in tracing this thread is; 0 outside any traced function."""
+    return _state.level
+
+
+@contextmanager
+def tracing() -> Iterator[int]:
+    """One level deeper; yields the level of the parameters to make."""
+    _state.level += 1
+    try:
+        yield _state.level
+    finally:
+        _state.level -= 1
+
+
+def emit(op: str, args: Sequence[Array], attrs: dict[str, Any] | None = None, graphs: tuple[Graph, ...] = (),
+         types: tuple[Type, ...] | None = None, device: str | None = None) -> tuple[Array, ...]:
+    """A node of ``op`` on arrays of one device; its outputs as arrays. Types come from the primitive's own rule."""
+    values = tuple([a._value for a in args])
+    for v in values:
+        d = v.node.device
+        if d is not None:
+            if device is not None and d != device:
+                raise DeviceError(f"{op} mixes arrays on {device} and {d}", why="an operation runs on one device",
+                                  do=f"move one of them, for example x.to_device({device!r})")
+            device = d
+    attrs = attrs or {}
+    if types is None:
+        types = infer_types(op, tuple([v.type for v in values]), attrs)
+    n = node(op, values, types, attrs=tuple(sorted(attrs.items())), graphs=graphs, where=here(2), device=device)
+    return tuple([Array(v) for v in n.outs])
+
+
+def emit1(op: str, *args: Array, **attrs: Any) -> Array:
+    """A single-output node."""
+    return emit(op, args, attrs)[0]
+
+
+def constant(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
+    """A scalar: a constant while tracing, else an input of the program, so that a new number never recompiles."""
+    conv: Any = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
+    v = conv(value)
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        if not info.min <= v <= info.max:
+            raise DTypeError(f"{value} does not fit {dtype.name}", why=f"it holds {info.min} to {info.max}",
+                             do="use a wider dtype")
+    if _state.level:
+        return literal(v, dtype, device)
+    return Array(node("scalar", types=(Type(dtype, ()),), payload=v, where=here(2), device=device).outs[0])
+
+
+def literal(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
+    """A scalar that is part of the program."""
+    conv: Any = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
+    return Array(node("const", types=(Type(dtype, ()),), attrs=(("value", conv(value)),), where=here(2),
+                      device=device).outs[0])
+
+
+def is_scalar(x: object) -> bool:
+    """A Python number (NumPy scalars are arrays: they carry a dtype)."""
+    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
+
+
+def as_array(x: Any, dtype: dt.DType | None = None, device: str | None = None) -> Array:
+    """An Array from an Array, a NumPy array, a Python scalar or nested sequences of them."""
+    if isinstance(x, Array):
+        return x
+    if is_scalar(x):
+        where = device or default_device()
+        return constant(x, dtype or dt.default_of(x, default_float(where)), device)
+    if isinstance(x, (list, tuple)) and _has_array(x):
+        from rlx.array.define import function
+        return function("stack")([as_array(v, dtype, device) for v in x])
+    return from_numpy(x, dtype, device)
+
+
+def _has_array(x: Any) -> bool:
+    return isinstance(x, Array) or (isinstance(x, (list, tuple)) and any(map(_has_array, x)))
+
+
+def from_numpy(x: Any, dtype: dt.DType | None = None, device: str | None = None) -> Array:
+    """A concrete Array on a device from anything NumPy reads; later changes of ``x`` are not seen."""
+    where = device or default_device()
+    host = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if not isinstance(x, (np.ndarray, np.generic)) and dtype is None and host.dtype.kind in "fc":
+        float_ = default_float(where)
+        dtype = float_ if host.dtype.kind == "f" else float_.complex
+    if dtype is None:
+        dtype = dt.as_dtype(host.dtype)
+    if host.dtype != dtype.numpy or dtype is dt.bfloat16:
+        host = to_host(host, dtype)
+    return concrete(hooks.upload(host, where, dtype), dtype, tuple(host.shape), where)
+
+
+def to_host(host: np.ndarray, dtype: dt.DType) -> np.ndarray:
+    """NumPy data in the storage of ``dtype`` (bfloat16 as its raw bits, rounded to nearest even)."""
+    if dtype is not dt.bfloat16:
+        return host.astype(dtype.numpy)
+    if host.dtype.name == "bfloat16":
+        return host.view(np.uint16)
+    bits = np.ascontiguousarray(host, dtype=np.float32).view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+    return np.where(np.isnan(host), np.uint16(0x7FC0), rounded.astype(np.uint16)).reshape(host.shape)
+
+
+def from_host(raw: np.ndarray, dtype: dt.DType) -> np.ndarray:
+    """The inverse of :func:`to_host`; bfloat16 comes back as float32 (NumPy has no such type)."""
+    if dtype is not dt.bfloat16:
+        return raw
+    return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def concrete(storage: Any, dtype: dt.DType, shape: Shape, device: str) -> Array:
+    """An Array over storage that a device owns."""
+    n = node("buffer", types=(Type(dtype, shape),), payload=(storage,), device=device, where=here(2))
+    return Array(n.outs[0])
+
+
+def promote(*xs: Any) -> list[Array]:
+    """Arrays of one dtype (NumPy 2 rules; Python scalars are weak)."""
+    arrays = [x if is_scalar(x) else as_array(x) for x in xs]
+    dtype: dt.DType | None = None
+    device = None
+    for a in arrays:
+        if isinstance(a, Array):
+            dtype = a.dtype if dtype is None else dt.common_type(dtype, a.dtype)
+            device = device or a._value.node.device
+    where = device or default_device()
+    for a in arrays:
+        if not isinstance(a, Array):
+            dtype = dt.default_of(a, default_float(where)) if dtype is None else dt.weak_type(
+                dtype, a, default_float(where))
+    assert dtype is not None
+    return [cast(a, dtype) if isinstance(a, Array) else constant(a, dtype, device) for a in arrays]
+
+
+def cast(x: Array, dtype: dt.DType) -> Array:
+    """``x`` in another dtype."""
+    return x if x.dtype == dtype else emit("cast", (x,), {"dtype": dtype})[0]
+
+
+def broadcast(x: Array, shape: Shape) -> Array:
+    """``x`` repeated along missing and size-1 axes."""
+    if x.shape == shape:
+        return x
+    return emit("broadcast", (x,), {"shape": shape})[0]
+
+
+def trace(f: Callable[..., Any], types: Sequence[Type], device: str | None = None,
+          name: str = "main") -> tuple[Graph, Any, list[Value]]:
+    """Run ``f`` on parameters of these types. Returns the closed graph, what f returned, and captured values.
+
+    ``f`` returns an Array or a (nested) sequence of them; the graph's outputs are its leaves in order.
+    """
+    from rlx.array.tree import flatten
+    with tracing() as depth:
+        params = [parameter(t, depth, here(2), device) for t in types]
+        result = f(*[Array(p) for p in params])
+        leaves, structure = flatten(result)
+        outputs = [as_array(x)._value for x in leaves]
+        graph, captured = close(outputs, params, depth, name)
+    return graph, structure, captured

@@ -1,0 +1,37 @@
+"""The upward calls of this floor: an Array must execute, and must know its device. The runtime installs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx.core import dtype as dt
+from rlx.core import flags
+
+if TYPE_CHECKING:
+    from rlx.ir.graph import Value
+
+
+class Hooks:
+    """What the runtime provides. Before it is imported, arrays can be built but not run."""
+
+    evaluate: Callable[[Sequence[Value]], None]
+    upload: Callable[[np.ndarray, str, dt.DType], Any]
+    download: Callable[[Any], np.ndarray]
+    default_float: Callable[[str], dt.DType]
+    compile: Callable[..., Any]
+
+
+hooks = Hooks()
+
+
+def default_device() -> str:
+    """The device used when none is named (flag ``device``)."""
+    return str(flags.get("device"))
+
+
+def default_float(device: str | None = None) -> dt.DType:
+    """The default floating type of a device: f64 where it has it, as in NumPy."""
+    return hooks.default_float(device or default_device())

@@ -1,0 +1,176 @@
+"""Arrays from nothing: filled, ranged, copied from NumPy, and moved between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from rlx.array.array import Array
+from rlx.array.build import as_array, broadcast, cast, constant, is_scalar, literal
+from rlx.array.define import public
+from rlx.array.hooks import default_device, default_float
+from rlx.core import dtype as dt
+from rlx.core.errors import ShapeError, TraceError, ValueIssue
+from rlx.ops.movement import iota
+
+
+def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = (shape,) if isinstance(shape, int) else tuple(s if not hasattr(s, "__index__") else int(s) for s in shape)
+    if any(isinstance(s, int) and s < 0 for s in sizes):
+        raise ShapeError(f"negative size in shape {sizes}", why="sizes count elements", do="pass sizes of at least 0")
+    return sizes
+
+
+@public
+def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
+    """An Array with the values of ``obj``: an Array, NumPy array, number, or nested sequence.
+
+    >>> import rlx
+    >>> rlx.asarray([1.0, 2.0]) * 3
+    Array([3., 6.], float64[2] on cpu)
+    """
+    d = None if dtype is None else dt.as_dtype(dtype)
+    if isinstance(obj, Array):
+        out = obj if device is None or device == obj.device else to_device(obj, device)
+        return out if d is None else cast(out, d)
+    if is_scalar(obj):
+        where = device or default_device()
+        return constant(obj, d or dt.default_of(obj, default_float(where)), device)
+    return as_array(obj, d, device)
+
+
+array = asarray
+
+
+@public
+def full(shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of this shape filled with one value."""
+    where = device or default_device()
+    d = dt.as_dtype(dtype) if dtype is not None else (
+        dt.default_of(fill_value, default_float(where)) if is_scalar(fill_value) else as_array(fill_value).dtype)
+    if not is_scalar(fill_value):
+        return broadcast(cast(as_array(fill_value), d), _shape(shape))
+    return broadcast(literal(fill_value, d, where), _shape(shape))
+
+
+@public
+def zeros(shape: int | Sequence[int], *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of zeros; the default float when no dtype is given."""
+    return full(shape, 0, dtype=dtype or default_float(device), device=device)
+
+
+@public
+def ones(shape: int | Sequence[int], *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of ones; the default float when no dtype is given."""
+    return full(shape, 1, dtype=dtype or default_float(device), device=device)
+
+
+@public
+def empty(shape: int | Sequence[int], *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array whose values do not matter (they are zero)."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+@public
+def zeros_like(x: Array, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Zeros with the shape and dtype of ``x``."""
+    return zeros(x.shape, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@public
+def ones_like(x: Array, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Ones with the shape and dtype of ``x``."""
+    return ones(x.shape, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@public
+def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """One value in the shape and dtype of ``x``."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device)
+
+
+@public
+def empty_like(x: Array, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array like ``x`` whose values do not matter."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+@public
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
+    """``start, start + step, ...`` below ``stop`` (``0 .. start`` with one argument)."""
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise ValueIssue("arange with step 0", why="it would never end", do="pass a step other than 0")
+    where = device or default_device()
+    if dtype is not None:
+        d = dt.as_dtype(dtype)
+    else:
+        d = default_float(where) if any(isinstance(v, (float, np.floating)) for v in (start, stop, step)) else dt.int64
+    n = max(ceil((stop - start) / step), 0)
+    i = cast(iota(n, dt.int64, where), d)
+    if step != 1:
+        i = i * literal(step, d, where)
+    return i + literal(start, d, where) if start != 0 else i
+
+
+@public
+def linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: str | None = None,
+             endpoint: bool = True) -> Array:
+    """``num`` evenly spaced values from ``start`` to ``stop``."""
+    where = device or default_device()
+    d = dt.as_dtype(dtype) if dtype is not None else default_float(where)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        d = d.complex
+    work = d if d.is_inexact else default_float(where)
+    steps = num - 1 if endpoint else num
+    i = cast(iota(num, dt.int64, where), work)
+    out = i * literal((stop - start) / steps if steps > 0 else 0.0, work, where) + literal(start, work, where)
+    if endpoint and num > 1:
+        from rlx.ops.elementwise import where as choose
+        out = choose(iota(num, dt.int64, where) == num - 1, literal(stop, work, where), out)
+    return cast(out, d)
+
+
+@public
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Array:
+    """Ones on the ``k``-th diagonal, zeros elsewhere."""
+    where = device or default_device()
+    m = n_rows if n_cols is None else n_cols
+    rows, cols = iota(n_rows, dt.int64, where), iota(m, dt.int64, where)
+    return cast(rows.reshape((n_rows, 1)) + k == cols.reshape((1, m)), dt.as_dtype(dtype or default_float(where)))
+
+
+@public
+def tril(x: Array, /, *, k: int = 0) -> Array:
+    """``x`` with zeros above the ``k``-th diagonal of its last two axes."""
+    return _triangle(x, k, True)
+
+
+@public
+def triu(x: Array, /, *, k: int = 0) -> Array:
+    """``x`` with zeros below the ``k``-th diagonal of its last two axes."""
+    return _triangle(x, k, False)
+
+
+def _triangle(x: Array, k: int, lower: bool) -> Array:
+    from rlx.ops.elementwise import where as choose
+    n, m = x.shape[-2:]
+    rows = iota(n, dt.int64, x._value.node.device).reshape((n, 1))
+    cols = iota(m, dt.int64, x._value.node.device).reshape((1, m))
+    keep = cols <= rows + k if lower else cols >= rows + k
+    return choose(keep, x, literal(0, x.dtype, x._value.node.device))
+
+
+@public
+def to_device(x: Array, device: str, /) -> Array:
+    """The same values on another device."""
+    if x.device == device and x._value.node.device is not None:
+        return x
+    if x.is_traced:
+        raise TraceError(f"to_device({device!r}) inside a traced function", where=x._value.node.where,
+                         why="a program runs on one device", do="move the array before or after the traced function")
+    return as_array(np.asarray(x), x.dtype, device)
