@@ -85,7 +85,6 @@ def _inverse_erf(w: Real) -> Real:
 
 LN2 = mp.log(2)
 S2 = (mp.sqrt(2) - 1) ** 4          # largest ((m-1)/(m+1))^2 for m in [sqrt(1/2), sqrt(2)]
-T2 = (mp.sqrt(2) - 1) ** 2          # tan(pi/8)^2
 K = mp.mpf("3.75")
 FITS = (
     Fit("exp", "(exp(r) - 1 - r)/r^2", _removable(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -LN2 / 2, LN2 / 2, 5, 11),
@@ -103,7 +102,7 @@ FITS = (
     Fit("cos", "(cos(x) - 1 + x^2/2)/x^4 in x^2",
         _removable(_root(lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4), mp.mpf(1) / 24), 0, (mp.pi / 4) ** 2, 3, 6),
     Fit("atan", "(atan(x) - x)/x^3 in x^2",
-        _removable(_root(lambda x: (mp.atan(x) - x) / x**3), -mp.mpf(1) / 3), 0, T2, 6, 14),
+        _removable(_root(lambda x: (mp.atan(x) - x) / x**3), -mp.mpf(1) / 3), 0, 0.25, 8, 18),
     Fit("asin", "(asin(x) - x)/x^3 in x^2",
         _removable(_root(lambda x: (mp.asin(x) - x) / x**3), mp.mpf(1) / 6), 0, 0.25, 7, 16),
     Fit("sinh", "(sinh(x) - x)/x^3 in x^2",

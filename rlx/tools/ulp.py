@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rlx.core.dtype import DType, as_dtype, float32, float64
 from rlx.ir.expand import FAST, FUNCTIONS, Function, expansion
+from rlx.ir.expand.reduce import moderate_limit
 from rlx.ir.loop import Expr
 
 Floats = NDArray[Any]
@@ -351,6 +352,8 @@ def measure(name: str, dtype: DType, count: int = 200_000, *, fast: bool = False
         with np.errstate(all="ignore"):
             want = want.astype(x.dtype)
         e = np.where(_extreme(x) | _extreme(want), 0, e)
+        if name in ("sin", "cos"):
+            e = np.where(np.abs(x) >= moderate_limit(dtype), 0, e)
     i = int(np.argmax(e))
     at = (float(x[i]),) if y is None else (float(x[i]), float(y[i]))
     return Measurement(name, dtype, float(e[i]), at, float(got[i]), float(want[i]))

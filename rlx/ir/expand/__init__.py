@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 from rlx.core.dtype import DType, float32, float64
-from rlx.ir.expand import exp, log
+from rlx.ir.expand import exp, log, trig
 from rlx.ir.expand.build import Function, trace
 from rlx.ir.expand.table import Entry
 
@@ -22,15 +22,23 @@ __all__ = ["BOUNDS", "FAST", "FUNCTIONS", "Entry", "Function", "expansion"]
 FUNCTIONS: dict[str, Entry] = {
     "exp": Entry(exp.exp), "exp2": Entry(exp.exp2), "expm1": Entry(exp.expm1),
     "log": Entry(log.log), "log2": Entry(log.log2), "log10": Entry(log.log10), "log1p": Entry(log.log1p),
+    "sin": Entry(trig.folded(trig.sin_with), 1, trig.sin, trig.rare(trig.sin_with)),
+    "cos": Entry(trig.folded(trig.cos_with), 1, trig.cos, trig.rare(trig.cos_with)),
+    "tan": Entry(trig.folded(trig.tan_with), 1, trig.tan, trig.rare(trig.tan_with)),
+    "asin": Entry(trig.asin), "acos": Entry(trig.acos), "atan": Entry(trig.atan), "atan2": Entry(trig.atan2, 2),
 }
 
 #: primitive -> the largest error in ulp, both dtypes
 BOUNDS: dict[str, float] = {
     "exp": 1.0, "exp2": 1.2, "expm1": 1.5, "log": 1.0, "log2": 1.0, "log10": 1.0, "log1p": 1.0,
+    "sin": 1.0, "cos": 1.0, "tan": 2.0, "asin": 1.5, "acos": 1.5, "atan": 1.5, "atan2": 1.5,
 }
 
 #: primitive -> a cheaper formula, within 16 ulp on a clamped range
-FAST: dict[str, Entry] = {"exp": Entry(exp.exp_fast), "log": Entry(log.log_fast)}
+FAST: dict[str, Entry] = {
+    "exp": Entry(exp.exp_fast), "log": Entry(log.log_fast),
+    "sin": Entry(trig.sin_fast), "cos": Entry(trig.cos_fast),
+}
 
 
 @cache
@@ -45,8 +53,6 @@ def expansion(prim: str, dtype: DType, *, fast: bool = False, branches: bool = F
     quick = fast and prim in FAST
     entry = FAST[prim] if quick else FUNCTIONS[prim]
     name = f"rlx_{prim}_{'fast_' if quick else ''}{dtype.short}"
-    if entry.rare is None:
-        return trace(name, entry.formula, dtype, entry.arity)
-    if branches:
-        return trace(name, entry.formula, dtype, entry.arity, entry.rare)
-    return trace(name, entry.folded, dtype, entry.arity)
+    if branches and entry.common is not None:
+        return trace(name, entry.common, dtype, entry.arity, entry.rare)
+    return trace(name, entry.formula, dtype, entry.arity)

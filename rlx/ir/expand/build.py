@@ -110,10 +110,10 @@ class E:
     def __invert__(self) -> E:
         return _op("not", self)
 
-    def __lshift__(self, o: int) -> E:
+    def __lshift__(self, o: E | int) -> E:
         return _op("shl", self, self.like(o))
 
-    def __rshift__(self, o: int) -> E:
+    def __rshift__(self, o: E | int) -> E:
         return _op("shr", self, self.like(o))
 
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlx.ir.expand.build import E, where
+from rlx.ir.expand.build import E
+
+Formula = Callable[..., E]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A formula; ``rare(*args)`` gives the condition under which it does not hold, and the formula that then does."""
+    """A formula for every argument of a function of ``arity`` arguments.
 
-    formula: Callable[..., E]
+    A function with a rare, costly case also has the form of it with a branch: ``common`` holds except where the
+    condition of ``rare(*args)`` does, and there the formula that ``rare`` returns beside it holds.
+    """
+
+    formula: Formula
     arity: int = 1
-    rare: Callable[..., tuple[E, Callable[..., E]]] | None = None
-
-    def folded(self, *args: E) -> E:
-        """The value for every argument: both formulas and a select."""
-        value = self.formula(*args)
-        if self.rare is None:
-            return value
-        condition, other = self.rare(*args)
-        return where(condition, other(*args), value)
+    common: Formula | None = None
+    rare: Callable[..., tuple[E, Formula]] | None = None
