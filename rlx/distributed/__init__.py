@@ -1,1 +1,1 @@
-"""TODO"""
+"""Floor 8: meshes, shardings and collectives over several devices."""

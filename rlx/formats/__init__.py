@@ -1,1 +1,1 @@
-"""TODO"""
+"""Floor 8: readers and writers of model and weight files."""

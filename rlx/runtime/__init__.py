@@ -1,1 +1,1 @@
-"""TODO"""
+"""Floor 7: runs programs: execution, caches, profiles, captures."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Floor 13: command-line tools."""
