@@ -1,7 +1,8 @@
 """Devices, found by scanning: one sub-directory each here, and the entry points in group ``rlx.devices``.
 
-A device package has a module ``device`` with ``open() -> Device`` and ``absent() -> str | None``: the reason why it
-cannot be opened here and what to install, or None. Importing that module imports no optional package.
+A device package has a module ``device`` with ``open() -> Device`` and ``absent() -> str | None``: the
+reason why it cannot be opened here and what to install, or None. Importing that module imports no optional
+package.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ def _open(name: str) -> Device:
                           do=f"use one of {', '.join(names())}")
     if (reason := _absence(name)) is not None:
         raise DeviceError(f"device {name!r} is absent", why=reason,
-                          do="install what is named here, or choose another device (python -m rlx doctor lists them)")
+                          do="install what is named, or choose another device (see python -m rlx doctor)")
     device = _module(name).open()
     if not isinstance(device, Device):
-        raise DeviceError(f"device {name!r} could not be opened", why=f"its open() gave {type(device).__name__}",
+        raise DeviceError(f"device {name!r} could not be opened",
+                          why=f"its open() gave {type(device).__name__}, not a Device",
                           do="report this to the package that provides the device")
     return device
 

@@ -23,7 +23,7 @@ class Executable(ABC):
 
     @abstractmethod
     def run(self, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
-        """Execute over storages in slot order; fills ``outputs``, which the caller made with ``Device.empty``.
+        """Execute over storages in slot order, filling ``outputs``, which ``Device.empty`` made.
 
         A device may return before the work is done; :meth:`Device.synchronize` waits.
         """
@@ -43,11 +43,11 @@ class Device(ABC):
 
     @abstractmethod
     def upload(self, array: np.ndarray[Any, Any]) -> Storage:
-        """Storage with the array's elements in row-major order. May borrow the array's memory: do not write to it."""
+        """Storage with the array's elements, row-major. May borrow its memory: do not write to it."""
 
     @abstractmethod
     def download(self, storage: Storage, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
-        """The content as an array of that dtype and shape. May be a view of the storage: do not write to it."""
+        """The content as an array. May be a view of the storage: do not write to it."""
 
     @abstractmethod
     def load(self, program: Program) -> Executable:

@@ -1,4 +1,4 @@
-"""What a device claims to do itself: a library call or a hand-tuned kernel in place of an op's decomposition."""
+"""What a device claims to do itself: a library call or a tuned kernel in place of an op's decomposition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ ValueType = tuple[DType, tuple[int, ...]]
 class Call:
     """One use of an op, as a claim's predicate sees it: types and attributes, never data.
 
-    ``inputs`` and ``outputs`` are (dtype, shape) pairs in the op's order; ``attrs`` are its static attributes.
+    ``inputs`` and ``outputs`` are (dtype, shape) pairs in the op's order; ``attrs`` are its static
+    attributes.
     """
 
     op: str
@@ -29,9 +30,10 @@ class Call:
 class Claim:
     """A device's own way to do ``op``: ``name`` (unique on the device) calls ``symbol`` of a library.
 
-    ``accepts(call)`` returns None to accept, or the *reason* it declines: a fragment that reads on from the claim's
-    name, such as ``"needs contiguous float32 or float64, got int64"``. ``lower`` turns an accepted use into what the
-    device executes; its type is the device's own. ``doc`` is one sentence for the reports.
+    ``accepts(call)`` returns None to accept, or the *reason* it declines: a fragment that reads on from the
+    claim's name, such as ``"needs contiguous float32 or float64, got int64"``. ``lower`` turns an accepted
+    use into what the device executes; its type is the device's own. ``doc`` is one sentence for the
+    reports.
     """
 
     name: str

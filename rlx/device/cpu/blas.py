@@ -1,7 +1,8 @@
 """OpenBLAS and LAPACK by pointer: scipy-openblas64, with 64-bit integers, on one thread.
 
-Its own threads are switched off: two spinning pools in one process stall each other for milliseconds, so work is
-split over rlx's pool instead. This copy of the library is not the one inside NumPy, whose threads stay as they are.
+Its own threads are switched off: two spinning pools in one process stall each other for milliseconds, so
+work is split over rlx's pool instead. This copy of the library is not the one inside NumPy, whose threads
+stay as they are.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ _ABANDONED = 3600.0
 
 
 def directory() -> Path | None:
-    """Where objects are kept: flag ``cache_dir``, else ``rlx`` in the user's cache directory; None when switched off."""
+    """Where objects are kept: flag ``cache_dir``, else ``rlx`` in the user's cache directory; None when
+    switched off.
+    """
     if not flags.get("cache"):
         return None
     if chosen := flags.get("cache_dir"):
@@ -54,7 +56,7 @@ def read(key: str) -> bytes | None:
 
 
 def write(key: str, payload: bytes) -> None:
-    """Keep an object. The file appears whole or not at all; a directory that cannot be written is no error."""
+    """Keep an object: its file appears whole or not at all. An unwritable directory is no error."""
     root = directory()
     if root is None:
         return
@@ -74,14 +76,14 @@ def write(key: str, payload: bytes) -> None:
 
 
 def prune(root: Path, limit: int) -> None:
-    """Remove the entries used longest ago until nine tenths of ``limit`` bytes are left, when they exceed it."""
+    """When the entries exceed ``limit`` bytes, remove those used longest ago down to nine tenths of it."""
     entries = sorted(_entries(root))
     total = sum(size for _, size, _ in entries)
     target = limit * 9 // 10 if total > limit else total
     oldest = time.time() - _ABANDONED
     for used, size, path in entries:
         abandoned = path.endswith(".tmp") and used < oldest
-        if abandoned or total > target and not path.endswith(".tmp"):
+        if abandoned or (total > target and not path.endswith(".tmp")):
             _remove(Path(path))
             total -= size
 

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from rlx.core import flags
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType
 from rlx.core.errors import ShapeError, VerifyError
@@ -51,7 +52,8 @@ class CpuDevice(Device):
     def upload(self, array: np.ndarray[Any, Any]) -> Storage:
         """The array's own memory when it is contiguous, aligned and in native byte order; else a copy of it.
 
-        A borrowed array must not change while the storage is in use: whoever cannot promise that copies first.
+        A borrowed array must not change while the storage is in use: whoever cannot promise that copies
+        first.
         """
         return storage.borrow(array)
 
@@ -61,7 +63,8 @@ class CpuDevice(Device):
 
     def load(self, program: Program) -> Executable:
         """Compile the program, or find its object in the disk cache."""
-        return self.load_text(render_program(program, self._lower), program)
+        fast = flags.get("math") == "fast"
+        return self.load_text(render_program(program, self._lower, fast=fast), program)
 
     def load_text(self, text: str, program: Program) -> Executable:
         """Load a module that was rendered for the program."""
@@ -80,7 +83,7 @@ class CpuDevice(Device):
 class CpuExecutable(Executable):
     """One native function, its constants, and the size of its arena."""
 
-    __slots__ = ("_library", "_call", "_pack", "_inputs", "_outputs", "_consts", "_keep", "_arena", "name")
+    __slots__ = ("_arena", "_call", "_consts", "_inputs", "_keep", "_library", "_outputs", "_pack", "name")
 
     def __init__(self, library: jit.Library, layout: Slots, program: Program) -> None:
         self.name = program.name
@@ -93,10 +96,13 @@ class CpuExecutable(Executable):
         self._arena = program.arena
 
     def run(self, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
-        """Run to the end. Threads may run one executable at once: each has its own arena, each call its own table."""
+        """Run to the end. Threads may run one executable at once: each has its own arena, each call its own
+        table.
+        """
         if len(inputs) != self._inputs or len(outputs) != self._outputs:
             raise ShapeError(f"program {self.name!r} takes {self._inputs} inputs and {self._outputs} outputs",
-                             why=f"{len(inputs)} and {len(outputs)} were given", do="give one storage for each slot")
+                             why=f"{len(inputs)} and {len(outputs)} were given",
+                             do="give one storage for each slot")
         table = self._pack(*[s.address for s in inputs], *[s.address for s in outputs], *self._consts)
         self._call(table, _arena(self._arena) if self._arena else None)
 

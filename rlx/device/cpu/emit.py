@@ -11,7 +11,8 @@ from typing import final
 class Emit:
     """The text of one ``define internal void @name(ptr %bufs, ...)``, written in order.
 
-    Values are strings: an SSA name or a literal. Counters live in stack slots, which the optimiser makes registers.
+    Values are strings: an SSA name or a literal. Counters live in stack slots, which the optimiser makes
+    registers.
     """
 
     def __init__(self, name: str, params: str = "ptr %bufs") -> None:
@@ -55,7 +56,9 @@ class Emit:
         return pointer if total == "0" else self.let(f"getelementptr {type_}, ptr {pointer}, i64 {total}")
 
     def call(self, symbol: str, args: Sequence[tuple[str, str | int]], returns: str = "void") -> str:
-        """Call a library function with (type, value) arguments, declaring it; returns its value's name, if any."""
+        """Call a library function with (type, value) arguments, declaring it; returns its value's name, if
+        any.
+        """
         self._declared[symbol] = f"declare {returns} @{symbol}({', '.join(t for t, _ in args)})"
         text = f"call {returns} @{symbol}({', '.join(f'{t} {v}' for t, v in args)})"
         if returns != "void":
@@ -83,8 +86,9 @@ class Emit:
 
     def text(self) -> str:
         """The declarations and the function."""
-        return "\n".join([*self._declared.values(), f"define internal void @{self.name}({self._params}) {{", "entry:",
-                          *self._entry, "  br label %start", "start:", *self._body, "  ret void", "}", ""])
+        head = f"define internal void @{self.name}({self._params}) {{"
+        return "\n".join([*self._declared.values(), head, "entry:", *self._entry,
+                          "  br label %start", "start:", *self._body, "  ret void", "}", ""])
 
     def _next(self) -> int:
         self._count += 1
@@ -98,3 +102,16 @@ def digits(index: str, extents: Sequence[int], emit: Emit) -> list[str]:
         found.append(emit.let(f"urem i64 {index}, {extent}"))
         index = emit.let(f"udiv i64 {index}, {extent}")
     return [index, *reversed(found)] if extents else []
+
+
+def driver(name: str, units: int, parallel: bool) -> str:
+    """``@name(bufs)``, which calls ``@name.tile(bufs, g)`` for g < units: over the pool, or in turn."""
+    e = Emit(name)
+    if units == 1:
+        e.do(f"call void @{name}.tile(ptr %bufs, i64 0)")
+    elif parallel:
+        e.call("rlx_parallel_for", [("ptr", f"@{name}.tile"), ("ptr", "%bufs"), ("i64", units)])
+    else:
+        with e.loop(units) as g:
+            e.do(f"call void @{name}.tile(ptr %bufs, i64 {g})")
+    return e.text()

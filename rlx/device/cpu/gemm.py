@@ -1,4 +1,4 @@
-"""Which contractions are matrix products in memory: collapsing the axes of row-major operands to GEMM form."""
+"""Which contractions are matrix products in memory: collapsing axes of row-major operands to GEMM form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from rlx.core.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An operand of GEMM: strides in elements, and how BLAS sees it: ``transposed``, with leading dimension ``ld``."""
+    """An operand of GEMM: strides in elements, and how BLAS sees it: ``transposed``, with leading dimension
+    ``ld``.
+    """
 
     row_stride: int
     col_stride: int
@@ -91,8 +93,9 @@ def collapse(shape: Sequence[int], steps: Sequence[int], axes: Sequence[int]) ->
     return extent, stride
 
 
-def _matrix(rows: int, row_stride: int, cols: int, col_stride: int, batch: tuple[int, ...]) -> Matrix | None:
-    """A matrix with these strides in BLAS's terms: one of its axes must be contiguous (or have one element)."""
+def _matrix(rows: int, row_stride: int, cols: int, col_stride: int,
+            batch: tuple[int, ...]) -> Matrix | None:
+    """A matrix with these strides in BLAS's terms: one axis must be contiguous, or have one element."""
     if col_stride == 1 or cols == 1:
         ld = row_stride if rows > 1 else cols
         if ld >= cols:

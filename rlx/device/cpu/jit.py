@@ -1,8 +1,8 @@
 """From LLVM IR text to callable native code: compile for this host, keep the object on disk, link it.
 
-The key of an object is a digest of the module's text and everything else that decides its bytes, so a warm start
-parses no IR. Objects refer to outside functions by name; each ``declare`` in the text is resolved when it is linked.
-llvmlite is imported on first use.
+The key of an object is a digest of the module's text and everything else that decides its bytes, so a warm
+start parses no IR. Objects refer to outside functions by name; each ``declare`` in the text is resolved
+when it is linked. llvmlite is imported on first use.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def compile_object(text: str) -> bytes:
             module.verify()
         except RuntimeError as e:
             raise CompileError("LLVM does not take the module's text", why=str(e).strip(),
-                               do="report this as a bug of the renderer, with the text (RLX_DUMP=directory)") from None
+                               do="report this as a bug, with the text (RLX_DUMP=directory)") from None
         module.triple = host().triple
         module.data_layout = str(machine.target_data)
         with module:

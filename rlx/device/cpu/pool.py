@@ -1,10 +1,11 @@
-"""The thread pool, as LLVM IR text: ``rlx_parallel_for(fn, bufs, n)`` calls ``fn(bufs, i)`` for every i below n.
+"""The thread pool, as LLVM IR text: ``rlx_parallel_for(fn, bufs, n)`` calls ``fn(bufs, i)`` for i < n.
 
-One job at a time. Its state is one 64-bit word, generation:32 | count:16 | next:16, and a thread claims the next chunk
-by compare-and-swap on the whole word, so a late thread can never claim a chunk of another job. The caller publishes
-the job, helps, and returns when every chunk is done; it never waits for a worker to arrive. Workers spin for a while
-and then park. A call while a job runs (from inside a chunk, or from a second thread) runs its own job serially. After
-a fork the child has no workers: ``rlx_pool_reset`` forgets them, and the next job starts new ones.
+One job at a time. Its state is one 64-bit word, generation:32 | count:16 | next:16, and a thread claims the
+next chunk by compare-and-swap on the whole word, so a late thread can never claim a chunk of another job.
+The caller publishes the job, helps, and returns when every chunk is done; it never waits for a worker to
+arrive. Workers spin for a while and then park. A call while a job runs (from inside a chunk, or from a
+second thread) runs its own job serially. After a fork the child has no workers: ``rlx_pool_reset`` forgets
+them, and the next job starts new ones.
 
 Exports: ``rlx_parallel_for``, ``rlx_pool_threads`` (set the number of threads, the caller among them) and
 ``rlx_pool_reset``.
@@ -89,8 +90,8 @@ define void @rlx_pool_reset() {{
 }}
 """
 
-# Claim chunks of the job that %start belongs to until there are none. fn and bufs are read before the claim: a claim
-# that succeeds proves that the job still runs, hence that they are its own.
+# Claim chunks of the job that %start belongs to until there are none. fn and bufs are read before the
+# claim: a claim that succeeds proves that the job still runs, hence that they are its own.
 _WORK = """
 define internal void @work(i64 %start) {
 entry:
@@ -146,8 +147,9 @@ out:
 }
 """
 
-# The seq_cst store of the word and load of @sleepers pair with the worker's increment of @sleepers and load of the
-# word: at least one of the two sees the other, so no worker sleeps through a job that could have woken it.
+# The seq_cst store of the word and load of @sleepers pair with the worker's increment of @sleepers and load
+# of the word: at least one of the two sees the other, so no worker sleeps through a job that could have
+# woken it.
 _FOR = f"""
 define void @rlx_parallel_for(ptr %f, ptr %b, i64 %n) {{
 entry:
@@ -224,8 +226,8 @@ out:
 }}
 """
 
-# Workers block every signal, so that handlers run on the program's own threads. A worker whose number is past the
-# present limit goes back to sleep: lowering the number of threads needs no thread to end.
+# Workers block every signal, so that handlers run on the program's own threads. A worker whose number is
+# past the present limit goes back to sleep: lowering the number of threads needs no thread to end.
 _START = f"""
 define internal void @start_workers(i32 %have, i32 %want) cold {{
 entry:
@@ -292,7 +294,7 @@ done:
 
 
 def _futex(host: Host) -> str:
-    """Park on the address of @wake. The number is the system call's; 128 and 129 are the private wait and wake."""
+    """Park on the address of @wake. 128 and 129 are the private forms of wait and wake."""
     number = 98 if host.arm else 202
     return f"""
 declare i64 @syscall(i64, ...)
@@ -315,7 +317,7 @@ out:
 }}
 define internal void @unpark() {{
   %a = atomicrmw add ptr @wake, i32 1 seq_cst
-  %r = call i64 (i64, ...) @syscall(i64 {number}, ptr @wake, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %r = call i64 (i64, ...) @syscall(i64 {number}, ptr @wake, i32 129, i32 {MAX_THREADS})
   ret void
 }}
 """
@@ -375,9 +377,9 @@ define internal void @make_room(i32 %want) {
 def _affinity(host: Host) -> str:
     """Keep the workers off the caller's core.
 
-    A worker is often woken on the core of the thread that woke it, and then waits for that thread, which waits for the
-    worker. So when the caller has moved to another core, each worker is allowed every core of the process but that
-    one. 1024 is the size of a ``cpu_set_t`` in bits.
+    A worker is often woken on the core of the thread that woke it, and then waits for that thread, which
+    waits for the worker. So when the caller has moved to another core, each worker is allowed every core of
+    the process but that one. 1024 is the size of a ``cpu_set_t`` in bits.
     """
     gettid = 178 if host.arm else 186
     return f"""

@@ -17,12 +17,13 @@ ALIGN = 64
 
 @final
 class Storage:
-    """A buffer. ``array`` holds the memory, contiguous and in native byte order; ``address`` is where it starts.
+    """A buffer. ``array`` holds the memory, contiguous and in native byte order; ``address`` is where it
+    starts.
 
     Memory made by :func:`empty` is 64-byte aligned; borrowed memory only to its element.
     """
 
-    __slots__ = ("array", "address", "__weakref__")
+    __slots__ = ("__weakref__", "address", "array")
     array: np.ndarray[Any, Any]
     address: int
 

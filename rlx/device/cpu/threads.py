@@ -15,7 +15,9 @@ _QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
 def cores() -> int:
-    """The cores this process may use: its affinity mask, and the quota of its control group where there is one."""
+    """The cores this process may use: its affinity mask, and the quota of its control group where there is
+    one.
+    """
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:  # not every system has affinity
@@ -72,7 +74,7 @@ def load_for(host: pool.Host) -> jit.Library:
 
 
 def _run_in_children(address: int) -> None:
-    """Have the function run in every forked child, whoever forks: a child has none of its parent's threads."""
+    """Have the function run in every forked child: a child has none of its parent's threads."""
     process = ctypes.CDLL(None)
     for name in ("pthread_atfork", "__register_atfork"):  # the second is what glibc exports
         if hasattr(process, name):

@@ -1,9 +1,10 @@
 """A whole LIR program as one LLVM module: every step is control flow inside one native function.
 
-``void @rlx_main(ptr %io, ptr %arena)``: ``%io`` points to an array of pointers, inputs by slot, then outputs by slot,
-then constants in order; ``%arena`` is the memory of the temps, 64-byte aligned. A kernel whose grid has one point is
-called directly; a larger one goes through ``rlx_parallel_for(kernel, buffers, points)``, which the device provides.
-A native call is ``void @symbol(ptr %bufs)`` over the table of its buffers, then its scratch.
+``void @rlx_main(ptr %io, ptr %arena)``: ``%io`` points to an array of pointers, inputs by slot, then
+outputs by slot, then constants in order; ``%arena`` is the memory of the temps, 64-byte aligned. A kernel
+whose grid has one point is called directly; a larger one goes through ``rlx_parallel_for(kernel, buffers,
+points)``, which the device provides. A native call is ``void @symbol(ptr %bufs)`` over the table of its
+buffers, then its scratch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from dataclasses import dataclass, field
 
 from rlx.core.errors import VerifyError
 from rlx.ir.loop import Branch, Buffer, Copy, Kernel, Launch, Native, Program, Repeat, Step, While
+from rlx.render.llvm.helpers import Helpers
+from rlx.render.llvm.kernel import render_kernel
+from rlx.render.llvm.types import symbol
 
 #: The text of one kernel: ``define internal void @<symbol(kernel)>(ptr %bufs, i64 %g)``.
 KernelRenderer = Callable[[Kernel], str]
@@ -25,7 +29,9 @@ _DECLARE = re.compile(r"^declare [^@\n]*@([\w.$-]+)\(")
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where each buffer's pointer comes from: ``table`` gives places in the io table; ``inputs`` and ``outputs`` count."""
+    """Where each buffer's pointer comes from: ``table`` gives places in the io table; ``inputs`` and
+    ``outputs`` count.
+    """
 
     table: dict[str, int]
     inputs: int
@@ -45,9 +51,11 @@ def slots(program: Program) -> Slots:
 
 def render_steps(program: Program, natives: Mapping[str, NativeLowering], symbol: Callable[[str], str],
                  kernels: KernelRenderer, shared: Callable[[], str]) -> str:
-    """The module text, given how kernels are rendered and named, and what they share (read after the last one).
+    """The module text, given how kernels are rendered and named, and what they share (read after the last
+    one).
 
-    Raises VerifyError for a step over an unknown buffer, a copy between different sizes, or two kernels of one name.
+    Raises VerifyError for a step over an unknown buffer, a copy between different sizes, or two kernels of
+    one name.
     """
     writer = _Writer(program, natives, symbol)
     writer.steps(program.steps)
@@ -56,17 +64,19 @@ def render_steps(program: Program, natives: Mapping[str, NativeLowering], symbol
     return _declare_once("\n".join(parts), writer.declared)
 
 
-def render_program(program: Program, natives: Mapping[str, NativeLowering]) -> str:
-    """The module text of a program; ``natives`` are the lowerings of the claims it calls, by claim name."""
-    from rlx.render.llvm.helpers import Helpers
-    from rlx.render.llvm.kernel import render_kernel
-    from rlx.render.llvm.types import symbol
-    helpers = Helpers()
+def render_program(program: Program, natives: Mapping[str, NativeLowering], *, fast: bool = False) -> str:
+    """The module text of a program; ``natives`` are the lowerings of the claims it calls, by claim name.
+
+    ``fast`` takes the cheaper expansions of transcendental functions.
+    """
+    helpers = Helpers(fast=fast)
     return render_steps(program, natives, symbol, lambda k: render_kernel(k, helpers), helpers.text)
 
 
 def _declare_once(text: str, first: list[str]) -> str:
-    """The text with each outside function declared once; its parts were written without knowing of each other."""
+    """The text with each outside function declared once; its parts were written without knowing of each
+    other.
+    """
     seen: dict[str, str] = {}
     lines: list[str] = []
     for line in [*first, *text.split("\n")]:
@@ -132,19 +142,20 @@ class _Writer:
             self._do(f"call void @{name}(ptr {self._table(step.buffers)}, i64 0)")
         elif points > 1:
             self._declare("declare void @rlx_parallel_for(ptr, ptr, i64)")
-            self._do(f"call void @rlx_parallel_for(ptr @{name}, ptr {self._table(step.buffers)}, i64 {points})")
+            table = self._table(step.buffers)
+            self._do(f"call void @rlx_parallel_for(ptr @{name}, ptr {table}, i64 {points})")
 
     def _check_binding(self, step: Launch) -> None:
         params = step.kernel.params
         given = [self._buffer(b) for b in step.buffers]
         for p, b in zip(params, given):
             if p.dtype != b.dtype or p.size > b.size:
-                raise VerifyError(f"kernel {step.kernel.name!r}: buffer {b.name!r} does not fit parameter {p.name!r}",
+                raise VerifyError(f"buffer {b.name!r} does not fit {p.name!r} of kernel {step.kernel.name!r}",
                                   why=f"{b.dtype.short}[{b.size}] is bound to {p.dtype.short}[{p.size}]",
                                   do="bind a buffer of that dtype and at least that size")
         if len(params) != len(given):
-            raise VerifyError(f"kernel {step.kernel.name!r} takes {len(params)} buffers, {len(given)} are bound",
-                              do="bind one buffer to each parameter")
+            raise VerifyError(f"kernel {step.kernel.name!r} takes {len(params)} buffers",
+                              why=f"{len(given)} are bound", do="bind one buffer to each parameter")
 
     def _native(self, step: Native) -> None:
         if step.claim not in self.lowerings:
@@ -158,10 +169,11 @@ class _Writer:
         dst, src = self._buffer(step.dst), self._buffer(step.src)
         if dst.nbytes != src.nbytes:
             raise VerifyError(f"copy of {src.name!r} to {dst.name!r}: sizes differ",
-                              why=f"{src.nbytes} bytes to {dst.nbytes}", do="copy between buffers of one size")
+                              why=f"{src.nbytes} bytes to {dst.nbytes}",
+                              do="copy between buffers of one size")
         self._declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        self._do(f"call void @llvm.memcpy.p0.p0.i64(ptr {self._pointer(dst.name)}, ptr {self._pointer(src.name)}, "
-                 f"i64 {dst.nbytes}, i1 false)")
+        pointers = f"ptr {self._pointer(dst.name)}, ptr {self._pointer(src.name)}"
+        self._do(f"call void @llvm.memcpy.p0.p0.i64({pointers}, i64 {dst.nbytes}, i1 false)")
 
     def _while(self, step: While) -> None:
         head, body, done = self._label("head"), self._label("body"), self._label("done")
@@ -218,7 +230,8 @@ class _Writer:
     def _integer_bits(self, name: str) -> int:
         dtype = self._buffer(name).dtype
         if not dtype.is_integer:
-            raise VerifyError(f"{name!r} counts a loop but holds {dtype.short}", do="count with an integer buffer")
+            raise VerifyError(f"{name!r} counts a loop but holds {dtype.short}",
+                              do="count with an integer buffer")
         return dtype.bits
 
     def _truth(self, name: str) -> str:
@@ -230,7 +243,8 @@ class _Writer:
 
     def _buffer(self, name: str) -> Buffer:
         if name not in self._buffers:
-            raise VerifyError(f"program {self.program.name!r} has no buffer {name!r}", do="declare it in buffers")
+            raise VerifyError(f"program {self.program.name!r} has no buffer {name!r}",
+                              do="declare it in buffers")
         return self._buffers[name]
 
     def _pointer(self, name: str) -> str:

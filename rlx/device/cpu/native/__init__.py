@@ -1,7 +1,8 @@
-"""Claims of the cpu device: one module each here, found by scanning. A module states ``CLAIMS``, a tuple of Claim.
+"""Claims of the cpu device: one module each here, found by scanning. A module states ``CLAIMS``, a tuple of
+Claim.
 
-A claim's ``lower(native) -> (symbol, text)`` gives LLVM IR that defines ``void @symbol(ptr %bufs)`` over the table of
-its buffers; functions that the text declares are found by :func:`resolve`.
+A claim's ``lower(native) -> (symbol, text)`` gives LLVM IR that defines ``void @symbol(ptr %bufs)`` over
+the table of its buffers; functions that the text declares are found by :func:`resolve`.
 """
 
 from __future__ import annotations

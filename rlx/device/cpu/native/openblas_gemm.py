@@ -1,7 +1,7 @@
 """Claim: a contraction of contiguous float or complex operands is OpenBLAS's GEMM (GEMV for a vector).
 
-Axes that lie together in memory count as one; a transposed operand is passed as such; batches are a loop. Large
-products are split over the thread pool, by rows or by columns, whichever there are more of.
+Axes that lie together in memory count as one; a transposed operand is passed as such; batches are a loop.
+Large products are split over the thread pool, by rows or by columns, whichever there are more of.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from rlx.core.dtype import DType
 from rlx.device.cpu import blas, threads
-from rlx.device.cpu.emit import Emit, digits
+from rlx.device.cpu.emit import Emit, digits, driver
 from rlx.device.cpu.gemm import Axes, Form, form
-from rlx.ir.claim import Call, Claim
+from rlx.ir.claim import Call, Claim, ValueType
 from rlx.ir.loop import Native
 
 #: Real operations in a part worth its own thread: about 10 us at the 100 GFlop/s of one core.
@@ -49,7 +49,7 @@ def lower(native: Native) -> tuple[str, str]:
     plan = _split(found, threads.threads())
     facts = f"{found} {plan}"
     name = f"rlx_gemm_{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
-    return name, _tile(name, found, plan) + _driver(name, found.batches * plan.parts, plan.parallel)
+    return name, _tile(name, found, plan) + driver(name, found.batches * plan.parts, plan.parallel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +97,31 @@ def _tile(name: str, f: Form, plan: _Plan) -> str:
 
 def _product(e: Emit, f: Form, pointers: tuple[str, str, str], extents: tuple[str, str]) -> None:
     """One library call over a part: ``m`` rows by ``n`` columns."""
-    a, b, c = pointers
-    m, n = extents
-    kind = blas.letter(f.dtype)
-    one, zero = _scalars(e, f.dtype)
     if f.m == 1 or f.n == 1:
-        matrix, x, y_size, step = (f.lhs, b, m, f.rhs.row_stride) if f.n == 1 else (f.rhs, a, n, f.lhs.col_stride)
-        # As stored: y runs along the rows of lhs, or along the columns of rhs.
-        y_is_rows = (f.n == 1) != matrix.transposed
-        rows, cols = (y_size, f.k) if y_is_rows else (f.k, y_size)
-        e.call(blas.cblas(f"{kind}gemv"), [
-            ("i32", _ROW_MAJOR), ("i32", _PLAIN if y_is_rows else _TRANSPOSED), ("i64", rows), ("i64", cols), one,
-            ("ptr", a if f.n == 1 else b), ("i64", matrix.ld), ("ptr", x), ("i64", step), zero, ("ptr", c), ("i64", 1)])
+        _vector_product(e, f, pointers, extents)
         return
-    e.call(blas.cblas(f"{kind}gemm"), [
+    (a, b, c), (m, n) = pointers, extents
+    one, zero = _scalars(e, f.dtype)
+    e.call(blas.cblas(f"{blas.letter(f.dtype)}gemm"), [
         ("i32", _ROW_MAJOR), ("i32", _TRANSPOSED if f.lhs.transposed else _PLAIN),
         ("i32", _TRANSPOSED if f.rhs.transposed else _PLAIN), ("i64", m), ("i64", n), ("i64", f.k), one,
         ("ptr", a), ("i64", f.lhs.ld), ("ptr", b), ("i64", f.rhs.ld), zero, ("ptr", c), ("i64", f.n)])
+
+
+def _vector_product(e: Emit, f: Form, pointers: tuple[str, str, str], extents: tuple[str, str]) -> None:
+    """GEMV: the result is one column of lhs @ rhs, or one row, that is, a column of its transpose."""
+    a, b, c = pointers
+    if f.n == 1:
+        matrix, stored, x, y_size, step = f.lhs, a, b, extents[0], f.rhs.row_stride
+    else:
+        matrix, stored, x, y_size, step = f.rhs, b, a, extents[1], f.lhs.col_stride
+    one, zero = _scalars(e, f.dtype)
+    # y runs along the stored rows of lhs, or the stored columns of rhs; a transposed operand turns that.
+    along_rows = (f.n == 1) != matrix.transposed
+    rows, cols = (y_size, f.k) if along_rows else (f.k, y_size)
+    e.call(blas.cblas(f"{blas.letter(f.dtype)}gemv"), [
+        ("i32", _ROW_MAJOR), ("i32", _PLAIN if along_rows else _TRANSPOSED), ("i64", rows), ("i64", cols),
+        one, ("ptr", stored), ("i64", matrix.ld), ("ptr", x), ("i64", step), zero, ("ptr", c), ("i64", 1)])
 
 
 def _scalars(e: Emit, dtype: DType) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -121,24 +129,12 @@ def _scalars(e: Emit, dtype: DType) -> tuple[tuple[str, str], tuple[str, str]]:
     part = "float" if dtype.real.bits == 32 else "double"
     if not dtype.is_complex:
         return (part, "1.0"), (part, "0.0")
-    one, zero = e.slot(f"[2 x {part}]", f"[{part} 1.0, {part} 0.0]"), e.slot(f"[2 x {part}]", "zeroinitializer")
+    one = e.slot(f"[2 x {part}]", f"[{part} 1.0, {part} 0.0]")
+    zero = e.slot(f"[2 x {part}]", "zeroinitializer")
     return ("ptr", one), ("ptr", zero)
 
 
-def _driver(name: str, units: int, parallel: bool) -> str:
-    """``@name(bufs)``: every part, over the pool or one after the other."""
-    e = Emit(name)
-    if units == 1:
-        e.do(f"call void @{name}.tile(ptr %bufs, i64 0)")
-    elif parallel:
-        e.call("rlx_parallel_for", [("ptr", f"@{name}.tile"), ("ptr", "%bufs"), ("i64", units)])
-    else:
-        with e.loop(units) as g:
-            e.do(f"call void @{name}.tile(ptr %bufs, i64 {g})")
-    return e.text()
-
-
-def _form(lhs: tuple[DType, tuple[int, ...]], rhs: tuple[DType, tuple[int, ...]], attrs: dict[str, Any]) -> Form | str:
+def _form(lhs: ValueType, rhs: ValueType, attrs: dict[str, Any]) -> Form | str:
     return form(lhs[0], lhs[1], rhs[1], _axes(attrs["contract"]), _axes(attrs.get("batch", ((), ()))))
 
 
