@@ -28,10 +28,12 @@ test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 2 --dist loadfile 2>&1 | tee build/pytest.log
 	$(MAKE) check
 
-check: ruff types floors
+# All three run even if one fails: a person mends all that is wrong at once.
+check:
+	$(MAKE) --no-print-directory --keep-going ruff types floors
 
 ruff: $(READY)
-	.venv/bin/ruff check .
+	.venv/bin/ruff check --output-format concise .
 
 # Type checkers do not follow the package-dir mapping of an editable tree, so the wheel is what is checked.
 types: $(READY) $(FOUND)/.built

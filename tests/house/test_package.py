@@ -69,8 +69,9 @@ def test_the_sdist_has_what_a_distributor_needs(built):
 def imported_from(site: Path, cwd: Path) -> list[Path]:
     """Where ``rlx`` and the domain packages come from when ``site`` is the only place that has them."""
     code = ("import site, sys\n"
-            f"sys.path.append({str(Path(numpy.__file__).parents[1])!r})\n"  # appended: no .pth is read there
             f"site.addsitedir({str(site)!r})\n"
+            # NumPy's directory last, and not as a site: it may hold another editable rlx
+            f"sys.path.append({str(Path(numpy.__file__).parents[1])!r})\n"
             "import rlx, rlx.linalg, rlx.sparse, rlx.sparse.mtx, rlx.splat, rlx.nn\n"
             "print(rlx.__file__, rlx.sparse.mtx.__file__, rlx.nn.__file__, sep='\\n')")
     return [Path(line) for line in run(sys.executable, "-ISc", code, cwd=cwd).split("\n") if line]
