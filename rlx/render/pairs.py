@@ -1,7 +1,7 @@
 """Complex primitives as pairs of real expressions: the same meaning in the arithmetic every device has.
 
-A complex value is ``(re, im)``. The formulas neither overflow nor underflow where the result does not: they scale by
-powers of two, or split exponentials in two halves. Branch cuts and signed zeros follow C99 Annex G where stated.
+A complex value is ``(re, im)``. The formulas neither overflow nor underflow where the result does not: they
+scale by powers of two, or split exponentials in two halves. Branch cuts and signed zeros follow C99 Annex G.
 W. Kahan, "Branch cuts for complex elementary functions" (1987).
 """
 
@@ -165,7 +165,7 @@ def sqrt(a: Pair) -> Pair:
     x, y = a
     d = x.e.dtype
     # An even power of two brings |z| into [1, 4): the sum below can neither overflow nor lose denormal bits.
-    _, mantissa, bias = _layout(d)
+    _, _, bias = _layout(d)
     e = _exponent(_bigger(x, y)[0])
     half = (e - bias).fn("shr", 1)
     down = _power_of_two(bias - half, d)
@@ -181,7 +181,9 @@ def sqrt(a: Pair) -> Pair:
     infinite_x, inf = x.fn("abs").same(float("inf")), x.lift(float("inf"))
     zero = x.lift(0.0)
     re = infinite_x.pick((x > 0.0).pick(inf, _is_finite(y).pick(zero, y.fn("abs"))), re)
-    im = infinite_x.pick((x > 0.0).pick(_is_finite(y).pick(zero.fn("copysign", y), y), inf.fn("copysign", y)), im)
+    im = infinite_x.pick(
+        (x > 0.0).pick(_is_finite(y).pick(zero.fn("copysign", y), y), inf.fn("copysign", y)), im
+    )
     infinite_y = y.fn("abs").same(float("inf"))
     return infinite_y.pick(inf, re), infinite_y.pick(y, im)
 
@@ -214,7 +216,7 @@ def log(a: Pair) -> Pair:
 
 
 def _hyperbolic(x: R, y: R) -> tuple[R, R]:
-    """``cosh(x) * cos(y)`` and ``sinh(x) * sin(y)``; for large |x| as two factors, which cannot overflow early."""
+    """``cosh(x) cos(y)`` and ``sinh(x) sin(y)``; for large |x| as two factors that cannot overflow early."""
     c, s = y.fn("cos"), y.fn("sin")
     h = (x.fn("abs") * 0.5).fn("exp")
     large = x.fn("abs") > 40.0  # cosh x and |sinh x| equal e**|x| / 2 to the last bit
@@ -223,15 +225,11 @@ def _hyperbolic(x: R, y: R) -> tuple[R, R]:
     return re, im
 
 
-def _no_nan(x: R, y: R, product: R) -> R:
-    """A product with the exact factor ``x = 0`` or ``y = 0``, which stays zero when the other factor is infinite."""
-    return (x.same(0.0) | y.same(0.0)).pick(x * y.lift(1.0).fn("copysign", y), product)
-
-
 def cosh(a: Pair) -> Pair:
     """``cosh x cos y + i sinh x sin y``."""
-    re, im = _hyperbolic(*a)
-    return re, _no_nan(a[0], a[1], im)
+    x, y = a
+    re, im = _hyperbolic(x, y)
+    return re, y.same(0.0).pick(y * x.lift(1.0).fn("copysign", x), im)
 
 
 def sinh(a: Pair) -> Pair:
@@ -242,11 +240,11 @@ def sinh(a: Pair) -> Pair:
     large = x.fn("abs") > 40.0
     re = large.pick((h * 0.5 * c * h) * x.lift(1.0).fn("copysign", x), x.fn("sinh") * c)
     im = large.pick(h * 0.5 * s * h, x.fn("cosh") * s)
-    return x.same(0.0).pick(x, re), y.same(0.0).pick(y, im)
+    return re, y.same(0.0).pick(y, im)
 
 
 def tanh(a: Pair) -> Pair:
-    """Kahan's quotient of ``tan y`` and ``sinh x``; beyond ``|x| = 20`` its limit with the first correction."""
+    """Kahan's quotient of ``tan y`` and ``sinh x``; beyond ``|x| = 20`` its limit and first correction."""
     x, y = a
     t, s = y.fn("tan"), x.fn("sinh")
     beta = t * t + 1.0
@@ -264,9 +262,11 @@ def tanh(a: Pair) -> Pair:
 
 def _turned(f: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
     """``f(i z) / i``: sin from sinh, tan from tanh."""
+
     def turned(a: Pair) -> Pair:
         re, im = f((-a[1], a[0]))
         return im, -re
+
     return turned
 
 
@@ -276,7 +276,7 @@ def cos(a: Pair) -> Pair:
 
 
 def power(a: Pair, b: Pair) -> Pair:
-    """``exp(b log a)``; 1 where the exponent is 0, and 0 where the base is 0 and the exponent's real part positive."""
+    """``exp(b log a)``; 1 for exponent 0; for base 0, 0 if the exponent's real part is positive, else NaN."""
     re, im = exp(mul(b, log(a)))
     one, zero, nan = re.lift(1.0), re.lift(0.0), re.lift(float("nan"))
     base = a[0].same(0.0) & a[1].same(0.0)
@@ -289,13 +289,24 @@ def _scaled(f: Callable[[Pair], Pair], before: float, after: float) -> Callable[
     def scaled(a: Pair) -> Pair:
         re, im = f((a[0] * before, a[1] * before) if before != 1.0 else a)
         return (re * after, im * after) if after != 1.0 else (re, im)
+
     return scaled
 
 
 UNARY: dict[str, Callable[[Pair], Pair]] = {
-    "sign": sign, "sqrt": sqrt, "exp": exp, "log": log, "sinh": sinh, "cosh": cosh, "tanh": tanh,
-    "sin": _turned(sinh), "cos": cos, "tan": _turned(tanh), "exp2": _scaled(exp, _HALF_LOG2, 1.0),
-    "log2": _scaled(log, 1.0, _LOG2_E), "log10": _scaled(log, 1.0, _LOG10_E),
+    "sign": sign,
+    "sqrt": sqrt,
+    "exp": exp,
+    "log": log,
+    "sinh": sinh,
+    "cosh": cosh,
+    "tanh": tanh,
+    "sin": _turned(sinh),
+    "cos": cos,
+    "tan": _turned(tanh),
+    "exp2": _scaled(exp, _HALF_LOG2, 1.0),
+    "log2": _scaled(log, 1.0, _LOG2_E),
+    "log10": _scaled(log, 1.0, _LOG10_E),
 }
 BINARY: dict[str, Callable[[Pair, Pair], Pair]] = {"mul": mul, "div": div, "pow": power}
 
@@ -303,7 +314,8 @@ BINARY: dict[str, Callable[[Pair, Pair], Pair]] = {"mul": mul, "div": div, "pow"
 def pair_function(op: str, part: DType) -> tuple[tuple[loop.Expr, ...], tuple[loop.Expr, ...]]:
     """A complex primitive as (parameters, results), all real of dtype ``part``.
 
-    Parameters are ``x_re, x_im`` and, for two arguments, ``y_re, y_im``. Raises CompileError where there is no formula.
+    Parameters are ``x_re, x_im`` and, for two arguments, ``y_re, y_im``. Raises CompileError for one without
+    formula.
     """
     x, y = ((R(loop.var(f"{n}_re", part)), R(loop.var(f"{n}_im", part))) for n in "xy")
     if op == "abs":
@@ -314,6 +326,8 @@ def pair_function(op: str, part: DType) -> tuple[tuple[loop.Expr, ...], tuple[lo
     if op in BINARY:
         re, im = BINARY[op](x, y)
         return (x[0].e, x[1].e, y[0].e, y[1].e), (re.e, im.e)
-    raise CompileError(f"primitive {op!r} has no complex form on this target",
-                       why=f"formulas on pairs exist for {', '.join(sorted((*UNARY, *BINARY, 'abs')))}",
-                       do="write it with those, or compute on real and imaginary parts")
+    raise CompileError(
+        f"primitive {op!r} has no complex form on this target",
+        why=f"formulas on pairs exist for {', '.join(sorted((*UNARY, *BINARY, 'abs')))}",
+        do="write it with those, or compute on real and imaginary parts",
+    )

@@ -24,8 +24,11 @@ def emit_atomic(b: Builder, kind: str, d: DType, pointer: str, x: Value) -> None
     """
     if isinstance(x, tuple):
         if kind != "add":
-            raise CompileError(f"atomic {kind!r} of {d.name}", why="complex numbers have no order",
-                               do="use add, or reduce real numbers")
+            raise CompileError(
+                f"atomic {kind!r} of {d.name}",
+                why="complex numbers have no order",
+                do="use add, or reduce real numbers",
+            )
         t = memory_type(d)
         other = b.op(f"getelementptr inbounds {t}, ptr {pointer}, i64 1", "a")
         for p, part in zip((pointer, other), x, strict=True):
@@ -36,8 +39,11 @@ def emit_atomic(b: Builder, kind: str, d: DType, pointer: str, x: Value) -> None
         return
     operation = _OPERATION[d.kind].get(kind)
     if operation is None:
-        raise CompileError(f"atomic {kind!r} of {d.name}", why="the kinds are add, min and max, and bool has no sum",
-                           do="use max for a logical or")
+        raise CompileError(
+            f"atomic {kind!r} of {d.name}",
+            why="the kinds are add, min and max, and bool has no sum",
+            do="use max for a logical or",
+        )
     if d.kind == "b":
         x = b.op(f"zext i1 {x} to i8")
     _update(b, operation, memory_type(d), pointer, x, d.itemsize)

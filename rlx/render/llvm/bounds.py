@@ -1,4 +1,4 @@
-"""Interval arithmetic over index expressions: which values an index can take, from the ranges of loop variables."""
+"""Interval arithmetic over index expressions: the values an index can take, by the loop variables' ranges."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ Interval = tuple[int, int]
 _MAX_DEPTH = 100
 
 
-def interval(e: loop.Expr, ranges: dict[str, Interval], known: dict[int, Interval], depth: int = 0) -> Interval:
-    """The values an integer or bool expression can take; its dtype's whole range when nothing better is known.
+def interval(
+    e: loop.Expr, ranges: dict[str, Interval], known: dict[int, Interval], depth: int = 0
+) -> Interval:
+    """The values an integer or bool expression can take; its dtype's whole range where no better is known.
 
     ``ranges`` are those of variables; ``known`` remembers results by identity within one call.
     """
@@ -69,4 +71,4 @@ def _combine(e: loop.Expr, args: list[Interval]) -> Interval:
         return _full(e)
     if e.op == "floordiv":
         return (min(a // c, a // d), max(b // c, b // d))
-    return (a, b) if 0 <= a and b < c else (0, d - 1)
+    return (a, b) if a >= 0 and b < c else (0, d - 1)

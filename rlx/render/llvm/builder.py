@@ -6,10 +6,40 @@ from rlx.render.llvm.helpers import Helpers
 from rlx.render.llvm.types import CONTRACT, suffix
 
 #: Instructions whose result depends on their text alone.
-_REPEATABLE = frozenset((
-    "add", "sub", "mul", "sdiv", "udiv", "srem", "urem", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "fcmp",
-    "select", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast", "getelementptr", "fadd",
-    "fsub", "fmul", "fdiv", "fneg"))
+_REPEATABLE = frozenset(
+    (
+        "add",
+        "sub",
+        "mul",
+        "sdiv",
+        "udiv",
+        "srem",
+        "urem",
+        "shl",
+        "lshr",
+        "ashr",
+        "and",
+        "or",
+        "xor",
+        "icmp",
+        "fcmp",
+        "select",
+        "zext",
+        "sext",
+        "trunc",
+        "fpext",
+        "fptrunc",
+        "sitofp",
+        "uitofp",
+        "bitcast",
+        "getelementptr",
+        "fadd",
+        "fsub",
+        "fmul",
+        "fdiv",
+        "fneg",
+    )
+)
 
 _PURE = "nocallback nofree nosync nounwind speculatable willreturn memory(none)"
 
@@ -34,7 +64,7 @@ class Builder:
         return f"{stem}{self._count}" if stem == "t" else f"{stem}.{self._count}"
 
     def op(self, text: str, stem: str = "t") -> str:
-        """``%new = text``; returns ``%new``, or the name that already holds the same computation in this block."""
+        """``%new = text``; returns ``%new``, or the name that holds the same computation in this block."""
         known = self._known.get(text)
         if known is not None:
             return known

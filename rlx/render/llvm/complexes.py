@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.core.dtype import DType
+from rlx.core.dtype import DType, complex64, complex128
 from rlx.render.llvm import convert, floating
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.straight import Emit, define
@@ -17,7 +17,9 @@ def emit(b: Builder, op: str, d: DType, result: DType, args: list[Value], flags:
     if op == "cast":
         return _cast(b, args[0], d, result)
     if op == "complex":
-        return convert.cast(b, _real(args[0]), d, result.real), convert.cast(b, _real(args[1]), d, result.real)
+        return convert.cast(b, _real(args[0]), d, result.real), convert.cast(
+            b, _real(args[1]), d, result.real
+        )
     if op == "select":
         return _select(b, d, args)
     x = _pair(args[0])
@@ -30,6 +32,8 @@ def emit(b: Builder, op: str, d: DType, result: DType, args: list[Value], flags:
         return re, floating.RULES["neg"](b, d.real, x[1])
     if op in ("eq", "ne", "isnan"):
         return _test(b, op, d.real, args)
+    if op == "pow" and d == complex64:
+        return _power(b, args, real)
     return _function(b, op, d, result, args, real)
 
 
@@ -50,7 +54,7 @@ def _parts(b: Builder, op: str, part: DType, args: list[Value], flags: str) -> V
 
 
 def _cast(b: Builder, x: Value, src: DType, dst: DType) -> Value:
-    """Real to complex has imaginary part 0; complex to real drops it; complex to bool asks whether z is not 0."""
+    """Real to complex has imaginary part 0, complex to real drops it, complex to bool asks for z != 0."""
     if isinstance(x, str):
         part = register_type(dst)
         return convert.cast(b, x, src, dst.real), float_literal(0.0, part)
@@ -71,6 +75,12 @@ def _test(b: Builder, op: str, part: DType, args: list[Value]) -> str:
     pairs = [_pair(a) for a in args]
     first, second = (floating.RULES[op](b, part, *(p[i] for p in pairs)) for i in (0, 1))
     return b.op(f"{'and' if op == 'eq' else 'or'} i1 {first}, {second}")
+
+
+def _power(b: Builder, args: list[Value], real: Emit) -> Value:
+    """complex64 power through complex128: exp(b log a) loses as many digits as its exponent is large."""
+    wide = [_cast(b, a, complex64, complex128) for a in args]
+    return _cast(b, _function(b, "pow", complex128, complex128, wide, real), complex128, complex64)
 
 
 def _function(b: Builder, op: str, d: DType, result: DType, args: list[Value], real: Emit) -> Value:

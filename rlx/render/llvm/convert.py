@@ -15,8 +15,9 @@ def cast(b: Builder, x: str, src: DType, dst: DType) -> str:
     if src.is_float and dst.is_float:
         return floating.convert(b, x, src, dst)
     if src.is_float:
-        return _from_float(b, floating.widen(b, src, x) if is_narrow(src) else x,
-                           float32 if is_narrow(src) else src, dst)
+        return _from_float(
+            b, floating.widen(b, src, x) if is_narrow(src) else x, float32 if is_narrow(src) else src, dst
+        )
     if dst.is_float:
         return _to_float(b, x, src, dst)
     return _resize(b, x, src, dst)

@@ -1,8 +1,9 @@
 """Expressions to LLVM instructions, inside one function.
 
-An arm of ``select``, and the right side of a bool ``and``/``or``, is evaluated only where it is needed if it loads from an
-index that is not provably inside its buffer: ``select(i < n, x[i], 0)`` never reads ``x[n]``. The proof is interval
-arithmetic over the loop variables; a load it covers is read unconditionally, which keeps inner loops free of branches.
+An arm of ``select``, and the right side of a bool ``and``/``or``, is evaluated only where it is needed
+if it loads from an index that is not provably inside its buffer: ``select(i < n, x[i], 0)`` never reads
+``x[n]``. The proof is interval arithmetic over the loop variables; a load it covers is read
+unconditionally, which keeps inner loops free of branches.
 """
 
 from __future__ import annotations
@@ -151,15 +152,21 @@ class Evaluator:
 
     def _is_natural(self, e: loop.Expr) -> bool:
         x, y = e.args
-        return (y.op == "const" and y.dtype.is_integer and y.value > 0
-                and interval(x, self.scope.ranges, {})[0] >= 0)
+        return (
+            y.op == "const"
+            and y.dtype.is_integer
+            and y.value > 0
+            and interval(x, self.scope.ranges, {})[0] >= 0
+        )
 
     def _read(self, e: loop.Expr) -> Value:
         found = self.scope.names.get(e.value)
         if found is None:
-            raise CompileError(f"variable {e.value!r} is read but not defined here",
-                               why="a kernel's names are visible in their block and the blocks inside it",
-                               do="define it with let, var or a loop before this use")
+            raise CompileError(
+                f"variable {e.value!r} is read but not defined here",
+                why="a kernel's names are visible in their block and the blocks inside it",
+                do="define it with let, var or a loop before this use",
+            )
         if not isinstance(found, Slot):
             return found
         t = memory_type(found.dtype) if found.dtype.kind != "b" else "i1"
@@ -175,9 +182,11 @@ class Evaluator:
     def _memory(self, name: str) -> Memory:
         found = self.scope.memory.get(name)
         if found is None:
-            raise CompileError(f"buffer {name!r} is not known to the kernel",
-                               why="it is neither a parameter nor an array declared before",
-                               do="add it to the kernel's parameters")
+            raise CompileError(
+                f"buffer {name!r} is not known to the kernel",
+                why="it is neither a parameter nor an array declared before",
+                do="add it to the kernel's parameters",
+            )
         return found
 
     def address(self, name: str, index: str) -> tuple[Memory, str]:
@@ -193,8 +202,10 @@ class Evaluator:
         align = m.dtype.real.itemsize
         if m.dtype.is_complex:
             q = self.b.op(f"getelementptr inbounds {t}, ptr {p}, i64 1", "a")
-            return (self.b.op(f"load {t}, ptr {p}, align {align}{tail}"),
-                    self.b.op(f"load {t}, ptr {q}, align {align}{tail}"))
+            return (
+                self.b.op(f"load {t}, ptr {p}, align {align}{tail}"),
+                self.b.op(f"load {t}, ptr {q}, align {align}{tail}"),
+            )
         x = self.b.op(f"load {t}, ptr {p}, align {align}{tail}")
         return self.b.op(f"icmp ne i8 {x}, 0") if m.dtype.kind == "b" else x
 
@@ -215,8 +226,10 @@ class Evaluator:
         """``select``, ``and`` or ``or`` as control flow; the arms see what is known before them."""
         b, cond = self.b, _one(memo[id(e.args[0])])
         then, orelse, join = (f"{b.name(stem)}" for stem in ("then", "else", "join"))
-        arms: list[Value | loop.Expr] = {"select": [*e.args[1:]], "and": [e.args[-1], "false"],
-                                         "or": ["true", e.args[-1]]}[e.op]  # type: ignore[list-item]
+        last = e.args[-1]
+        arms: tuple[Value | loop.Expr, ...] = e.args[1:]
+        if e.op != "select":
+            arms = (last, "false") if e.op == "and" else ("true", last)
         b.branch(cond, then, orelse)
         results: list[tuple[Value, str]] = []
         for block, arm in zip((then, orelse), arms, strict=True):
@@ -228,8 +241,10 @@ class Evaluator:
         (x, bx), (y, by) = results
         t = register_type(e.dtype)
         if isinstance(x, tuple) and isinstance(y, tuple):
-            return (b.op(f"phi {t} [ {x[0]}, %{bx} ], [ {y[0]}, %{by} ]"),
-                    b.op(f"phi {t} [ {x[1]}, %{bx} ], [ {y[1]}, %{by} ]"))
+            return (
+                b.op(f"phi {t} [ {x[0]}, %{bx} ], [ {y[0]}, %{by} ]"),
+                b.op(f"phi {t} [ {x[1]}, %{bx} ], [ {y[1]}, %{by} ]"),
+            )
         return b.op(f"phi {t} [ {x}, %{bx} ], [ {y}, %{by} ]")
 
 
@@ -263,6 +278,9 @@ def emit_real(b: Builder, op: str, d: DType, result: DType, args: list[str], fla
 
 def _rule(rules: dict[str, floating.Rule], op: str, d: DType) -> floating.Rule:
     if op not in rules:
-        raise CompileError(f"primitive {op!r} has no LLVM form for {d.name}",
-                           why=f"it is not defined on {d.name}", do="cast the arguments first")
+        raise CompileError(
+            f"primitive {op!r} has no LLVM form for {d.name}",
+            why=f"it is not defined on {d.name}",
+            do="cast the arguments first",
+        )
     return rules[op]

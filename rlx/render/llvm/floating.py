@@ -1,6 +1,7 @@
 """Floating-point primitives on ``float`` and ``double`` registers, and the two 16-bit formats around them.
 
-Arithmetic is strict IEEE: no flag but ``contract`` (and ``reassoc`` where a reduction asks for it) is ever set.
+Arithmetic is strict IEEE: no flag is set but ``contract``, ``reassoc`` where a reduction asks
+for it, and ``nsz`` on minimum and maximum.
 """
 
 from __future__ import annotations
@@ -14,25 +15,35 @@ from rlx.render.llvm.types import float_literal, register_type
 Rule = Callable[..., str]
 
 _COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-_UNARY = {"abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt"}
+_UNARY = {
+    "abs": "fabs",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "roundeven",
+    "sqrt": "sqrt",
+}
 
 
 def _arith(instruction: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, y: str, flags: str = "") -> str:
         contract = "" if instruction == "fdiv" else b.contract
         return b.op(f"{instruction} {flags}{contract}{register_type(d)} {x}, {y}")
+
     return rule
 
 
 def _unary(name: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, flags: str = "") -> str:
         return b.intrinsic(name, register_type(d), x)
+
     return rule
 
 
 def _compare(name: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, y: str, flags: str = "") -> str:
         return b.op(f"fcmp {name} {register_type(d)} {x}, {y}")
+
     return rule
 
 
@@ -42,8 +53,9 @@ def _neg(b: Builder, d: DType, x: str, flags: str = "") -> str:
 
 def _extreme(name: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, y: str, flags: str = "") -> str:
-        # nsz: which of two zeros of different sign wins is open, as in NumPy; it saves a blend on most processors.
+        # nsz: which of two zeros of different sign wins is open, as in NumPy; it saves a blend.
         return b.intrinsic(name, register_type(d), x, y, flags="nsz ")
+
     return rule
 
 
@@ -67,7 +79,11 @@ def _isnan(b: Builder, d: DType, x: str, flags: str = "") -> str:
 
 
 def _sign(b: Builder, d: DType, x: str, flags: str = "") -> str:
-    t, zero, one = register_type(d), float_literal(0.0, register_type(d)), float_literal(1.0, register_type(d))
+    t, zero, one = (
+        register_type(d),
+        float_literal(0.0, register_type(d)),
+        float_literal(1.0, register_type(d)),
+    )
     below = b.op(f"select i1 {b.op(f'fcmp olt {t} {x}, {zero}')}, {t} {float_literal(-1.0, t)}, {t} {x}")
     above = b.op(f"select i1 {b.op(f'fcmp ogt {t} {x}, {zero}')}, {t} {one}, {t} {below}")
     return b.op(f"select i1 {b.op(f'fcmp oeq {t} {x}, {zero}')}, {t} {zero}, {t} {above}")
@@ -108,11 +124,21 @@ def _floordiv(b: Builder, d: DType, x: str, y: str, flags: str = "") -> str:
 
 
 RULES: dict[str, Rule] = {
-    "add": _arith("fadd"), "sub": _arith("fsub"), "mul": _arith("fmul"), "div": _arith("fdiv"), "neg": _neg,
+    "add": _arith("fadd"),
+    "sub": _arith("fsub"),
+    "mul": _arith("fmul"),
+    "div": _arith("fdiv"),
+    "neg": _neg,
     **{name: _unary(llvm) for name, llvm in _UNARY.items()},
     **{name: _compare(llvm) for name, llvm in _COMPARE.items()},
-    "min": _extreme("minimum"), "max": _extreme("maximum"), "fma": _fma, "copysign": _copysign, "isnan": _isnan,
-    "sign": _sign, "rem": _rem, "floordiv": _floordiv,
+    "min": _extreme("minimum"),
+    "max": _extreme("maximum"),
+    "fma": _fma,
+    "copysign": _copysign,
+    "isnan": _isnan,
+    "sign": _sign,
+    "rem": _rem,
+    "floordiv": _floordiv,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Helpers:
-    """Collects declarations, internal functions and metadata nodes; :meth:`text` prints them in a fixed order.
+    """Collects declarations, internal functions and metadata; :meth:`text` prints them in a fixed order.
 
     ``fast`` picks the cheaper expansions of transcendental functions where there are some.
     """
@@ -20,7 +20,9 @@ class Helpers:
 
     def declare(self, name: str, returns: str, args: tuple[str, ...], attributes: str = "") -> str:
         """Declare an external function or intrinsic; declaring it again does nothing. Returns ``@name``."""
-        self._declared[name] = f"declare {returns} @{name}({', '.join(args)}){' ' if attributes else ''}{attributes}"
+        self._declared[name] = (
+            f"declare {returns} @{name}({', '.join(args)}){' ' if attributes else ''}{attributes}"
+        )
         return f"@{name}"
 
     def has(self, name: str) -> bool:
@@ -28,7 +30,7 @@ class Helpers:
         return name in self._functions
 
     def define(self, name: str, text: str) -> None:
-        """Keep the text of an internal function. An empty text reserves the name while it is being rendered."""
+        """Keep the text of an internal function; an empty text reserves the name while it is rendered."""
         self._functions[name] = text
 
     def metadata(self, body: str) -> str:

@@ -24,6 +24,7 @@ def is_literal(x: str) -> bool:
 def _binary(instruction: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, y: str) -> str:
         return b.op(f"{instruction} {register_type(d)} {x}, {y}")
+
     return rule
 
 
@@ -31,6 +32,7 @@ def _compare(name: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, y: str) -> str:
         sign = "" if name in ("eq", "ne") else "s" if d.kind == "i" else "u"
         return b.op(f"icmp {sign}{name} {register_type(d)} {x}, {y}")
+
     return rule
 
 
@@ -60,6 +62,7 @@ def _extreme(name: str) -> Rule:
         if d.kind == "b":
             return b.op(f"{'and' if name == 'min' else 'or'} i1 {x}, {y}")
         return b.intrinsic(f"{'s' if d.kind == 'i' else 'u'}{name}", register_type(d), x, y)
+
     return rule
 
 
@@ -151,7 +154,7 @@ def _not(b: Builder, d: DType, x: str) -> str:
 
 
 def _pow(b: Builder, d: DType, x: str, y: str) -> str:
-    """Power modulo 2**bits. A negative exponent gives the truncated reciprocal: 0 unless the base is 1 or -1."""
+    """Power modulo 2**bits; a negative exponent gives the truncated reciprocal, 0 but for bases 1 and -1."""
     t = register_type(d)
     if is_literal(y) and 0 <= int(y) <= 64:
         return _power_chain(b, t, x, int(y))
@@ -175,30 +178,64 @@ def _power_chain(b: Builder, t: str, x: str, n: int) -> str:
 def _power_loop(name: str, d: DType) -> str:
     """Square and multiply over the bits of the exponent.
 
-    For exponents below zero the answer is 1 for base 1, ±1 by the exponent's parity for base -1, and 0 otherwise.
+    For exponents below zero: 1 for base 1, ±1 by the exponent's parity for base -1, and 0 otherwise.
     """
     t = register_type(d)
     lines = [f"define internal {t} @{name}({t} %x, {t} %y) nounwind {{", "entry:"]
     if d.kind == "i":
-        lines += [f"  %below = icmp slt {t} %y, 0", "  br i1 %below, label %reciprocal, label %loop", "reciprocal:",
-                  f"  %next = add {t} %x, 1", f"  %unit = icmp ult {t} %next, 3", f"  %null = icmp eq {t} %x, 0",
-                  f"  %odd = and {t} %y, 1", f"  %even = icmp eq {t} %odd, 0",
-                  f"  %one = select i1 %even, {t} 1, {t} %x", f"  %some = select i1 %unit, {t} %one, {t} 0",
-                  f"  %r0 = select i1 %null, {t} 0, {t} %some", f"  ret {t} %r0"]
+        lines += [
+            f"  %below = icmp slt {t} %y, 0",
+            "  br i1 %below, label %reciprocal, label %loop",
+            "reciprocal:",
+            f"  %next = add {t} %x, 1",
+            f"  %unit = icmp ult {t} %next, 3",
+            f"  %null = icmp eq {t} %x, 0",
+            f"  %odd = and {t} %y, 1",
+            f"  %even = icmp eq {t} %odd, 0",
+            f"  %one = select i1 %even, {t} 1, {t} %x",
+            f"  %some = select i1 %unit, {t} %one, {t} 0",
+            f"  %r0 = select i1 %null, {t} 0, {t} %some",
+            f"  ret {t} %r0",
+        ]
     else:
         lines += ["  br label %loop"]
-    return "\n".join([*lines, "loop:", f"  %r = phi {t} [ 1, %entry ], [ %r2, %loop ]",
-                      f"  %b = phi {t} [ %x, %entry ], [ %b2, %loop ]", f"  %e = phi {t} [ %y, %entry ], [ %e2, %loop ]",
-                      f"  %bit = trunc {t} %e to i1", f"  %p = mul {t} %r, %b",
-                      f"  %r2 = select i1 %bit, {t} %p, {t} %r", f"  %b2 = mul {t} %b, %b",
-                      f"  %e2 = lshr {t} %e, 1", f"  %end = icmp eq {t} %e2, 0",
-                      "  br i1 %end, label %done, label %loop", "done:", f"  ret {t} %r2", "}", ""])
+    return "\n".join(
+        [
+            *lines,
+            "loop:",
+            f"  %r = phi {t} [ 1, %entry ], [ %r2, %loop ]",
+            f"  %b = phi {t} [ %x, %entry ], [ %b2, %loop ]",
+            f"  %e = phi {t} [ %y, %entry ], [ %e2, %loop ]",
+            f"  %bit = trunc {t} %e to i1",
+            f"  %p = mul {t} %r, %b",
+            f"  %r2 = select i1 %bit, {t} %p, {t} %r",
+            f"  %b2 = mul {t} %b, %b",
+            f"  %e2 = lshr {t} %e, 1",
+            f"  %end = icmp eq {t} %e2, 0",
+            "  br i1 %end, label %done, label %loop",
+            "done:",
+            f"  ret {t} %r2",
+            "}",
+            "",
+        ]
+    )
 
 
 RULES: dict[str, Rule] = {
     **{name: _binary(name) for name in ("add", "sub", "mul", "and", "or", "xor")},
     **{name: _compare(name) for name in _COMPARE},
-    "neg": _neg, "abs": _abs, "sign": _sign, "min": _extreme("min"), "max": _extreme("max"),
-    "floordiv": _floordiv, "rem": _rem, "pow": _pow, "not": _not, "shl": _shl, "shr": _shr,
-    "popcount": _popcount, "clz": _clz, "mulhi": _mulhi,
+    "neg": _neg,
+    "abs": _abs,
+    "sign": _sign,
+    "min": _extreme("min"),
+    "max": _extreme("max"),
+    "floordiv": _floordiv,
+    "rem": _rem,
+    "pow": _pow,
+    "not": _not,
+    "shl": _shl,
+    "shr": _shr,
+    "popcount": _popcount,
+    "clz": _clz,
+    "mulhi": _mulhi,
 }

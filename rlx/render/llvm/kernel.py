@@ -1,12 +1,16 @@
 """Kernel LIR to LLVM IR text: loops, registers, stores; expressions are :mod:`rlx.render.llvm.expression`'s.
 
-The text is scalar: LLVM's loop vectoriser makes the vectors. A ``vector`` loop tells it that iterations are independent
-(``llvm.loop.parallel_accesses``); a reduction vectorises in any loop by the ``reassoc`` flag on its combining operation.
+The text is scalar: LLVM's loop vectoriser makes the vectors. A ``vector`` loop tells it that iterations
+are independent (``llvm.loop.parallel_accesses``); a reduction vectorises in any loop by the ``reassoc``
+flag on its combining operation.
 
     for i in range(0, n, 1) vector: y[i] = exp(x[i])
 ->  header: i = phi; br i < n, body, exit
     body:   load, call @rlx.exp.f32 (inlined), store, all in access group g
-    latch:  i + 1; br header, !llvm.loop {parallel_accesses g, vectorize.enable}
+    latch:  i + 1; br header, !llvm.loop {parallel_accesses g}
+
+``llvm.loop.vectorize.enable`` is not set: it permits reordering sums that asked for their order, overrides
+the cost model, and prints a warning on standard error for every loop that has no vector form.
 """
 
 from __future__ import annotations
@@ -26,14 +30,14 @@ from rlx.render.llvm.types import Value, label, memory_type, register_type, symb
 _MUST_PROGRESS = '!"llvm.loop.mustprogress"'
 _FULL_UNROLL = '!"llvm.loop.unroll.full"'
 _UNROLL = '!"llvm.loop.unroll.enable"'
-_VECTORIZE = '!"llvm.loop.vectorize.enable", i1 true'
 
 
 def render_kernel(kernel: loop.Kernel, helpers: Helpers) -> str:
     """The text of ``define internal void @<symbol(name)>(ptr %bufs, i64 %g)``.
 
-    ``%bufs`` points to one pointer a kernel parameter, in order; ``%g`` is the linear index over the grid loops, the last
-    one fastest (ignored by a kernel without any). Raises CompileError for ``block`` and ``lane`` loops.
+    ``%bufs`` points to one pointer a kernel parameter, in order; ``%g`` is the linear index over the
+    grid loops, the last one fastest (ignored by a kernel without any). Raises CompileError for
+    ``block`` and ``lane`` loops.
     """
     return _Renderer(kernel, helpers).render()
 
@@ -47,7 +51,7 @@ def module(kernels: Sequence[loop.Kernel], *, fast: bool = False) -> str:
 
 
 class _Renderer:
-    """The state of one kernel's rendering. ``loops`` are the enclosing loops; ``grid`` the grid dimensions met."""
+    """The state of one kernel's rendering; ``depth`` counts enclosing loops, ``grid_seen`` grid loops."""
 
     def __init__(self, kernel: loop.Kernel, helpers: Helpers) -> None:
         self.kernel, self.helpers = kernel, helpers
@@ -61,7 +65,9 @@ class _Renderer:
     def render(self) -> str:
         for i, p in enumerate(self.kernel.params):
             at = self.b.op(f"getelementptr inbounds ptr, ptr %bufs, i64 {i}", "a")
-            self.scope.memory[p.name] = Memory(self.b.op(f"load ptr, ptr {at}, align 8", label(p.name)), p.dtype, p.size)
+            self.scope.memory[p.name] = Memory(
+                self.b.op(f"load ptr, ptr {at}, align 8", label(p.name)), p.dtype, p.size
+            )
         self.block(self.kernel.body)
         self.b.do("ret void")
         return self.b.text(f"define internal void @{symbol(self.kernel.name)}(ptr %bufs, i64 %g) nounwind")
@@ -111,7 +117,10 @@ class _Renderer:
 
     def register(self, name: str, init: loop.Expr) -> None:
         x = self.ev.value(init)
-        slot = Slot(init.dtype, tuple(self.b.slot(register_type(init.dtype)) for _ in range(2 if isinstance(x, tuple) else 1)))
+        slot = Slot(
+            init.dtype,
+            tuple(self.b.slot(register_type(init.dtype)) for _ in range(2 if isinstance(x, tuple) else 1)),
+        )
         self.scope.names[name] = slot
         self.scope.ranges.pop(name, None)
         self.assign(slot, x)
@@ -119,8 +128,11 @@ class _Renderer:
     def slot(self, name: str) -> Slot:
         found = self.scope.names.get(name)
         if not isinstance(found, Slot):
-            raise CompileError(f"{name!r} is assigned but is not a register here",
-                               why="only names declared with var can be set", do="declare it with var before the loop")
+            raise CompileError(
+                f"{name!r} is assigned but is not a register here",
+                why="only names declared with var can be set",
+                do="declare it with var before the loop",
+            )
         return found
 
     def assign(self, slot: Slot, x: Value) -> None:
@@ -158,17 +170,22 @@ class _Renderer:
         if s.kind == loop.GRID:
             self.grid_loop(s)
         elif s.kind in (loop.BLOCK, loop.LANE):
-            raise CompileError(f"kernel {self.kernel.name!r} has a {s.kind} loop",
-                               why="this target runs one lane a workgroup", do="schedule it for a core device")
+            raise CompileError(
+                f"kernel {self.kernel.name!r} has a {s.kind} loop",
+                why="this target runs one lane a workgroup",
+                do="schedule it for a core device",
+            )
         else:
             self.counted(s)
 
     def grid_loop(self, s: loop.For) -> None:
         """Bind the variable to its digit of ``%g``; the body runs once."""
         if self.grid_seen >= len(self.grid) or self.depth:
-            raise CompileError(f"grid loop {s.var!r} of kernel {self.kernel.name!r} is not outermost",
-                               why="grid loops stand outermost, one in the other, at most three deep",
-                               do="make it a serial loop")
+            raise CompileError(
+                f"grid loop {s.var!r} of kernel {self.kernel.name!r} is not outermost",
+                why="grid loops stand outermost, one in the other, at most three deep",
+                do="make it a serial loop",
+            )
         extent, stride = self.grid[self.grid_seen]
         x = "%g" if stride == 1 else self.b.op(f"udiv i64 %g, {stride}", label(s.var))
         if self.grid_seen:
@@ -186,11 +203,16 @@ class _Renderer:
     def counted(self, s: loop.For) -> None:
         """A counting loop: test, body, step."""
         if s.step == 0:
-            raise CompileError(f"loop over {s.var!r} has step 0", why="it would never end", do="use a positive step")
+            raise CompileError(
+                f"loop over {s.var!r} has step 0", why="it would never end", do="use a positive step"
+            )
         b, t = self.b, register_type(s.start.dtype)
         start, stop = (str(x) for x in self.ev.values((s.start, s.stop)))
         known: dict[int, tuple[int, int]] = {}
-        first, last = interval(s.start, self.scope.ranges, known), interval(s.stop, self.scope.ranges, known)
+        first, last = (
+            interval(s.start, self.scope.ranges, known),
+            interval(s.stop, self.scope.ranges, known),
+        )
         head, inside, latch, end = (b.name(stem) for stem in ("for", "do", "next", "end"))
         before, var, following = b.block, f"%{b.name(label(s.var))}", f"%{b.name(label(s.var))}"
         b.jump(head)
@@ -229,8 +251,6 @@ class _Renderer:
             properties.append(_FULL_UNROLL if _is_constant(s) else _UNROLL)
         if group:
             properties.append(f'!"llvm.loop.parallel_accesses", {group}')
-            if _is_innermost(s.body):
-                properties.append(_VECTORIZE)
         return f", !llvm.loop {self.helpers.loop(tuple(properties))}"
 
 
@@ -239,10 +259,18 @@ def _grid_strides(kernel: loop.Kernel) -> list[tuple[int, int]]:
     body, found = kernel.body, []
     while grids := [s for s in body if isinstance(s, loop.For) and s.kind == loop.GRID]:
         g = grids[0]
-        if len(grids) > 1 or g.start.op != "const" or g.stop.op != "const" or g.start.value != 0 or g.step != 1:
-            raise CompileError(f"grid loop {g.var!r} of kernel {kernel.name!r} does not count from 0 to a constant by 1",
-                               why="a launch has one linear index over constant extents",
-                               do="shift and scale the variable inside the loop")
+        if (
+            len(grids) > 1
+            or g.start.op != "const"
+            or g.stop.op != "const"
+            or g.start.value != 0
+            or g.step != 1
+        ):
+            raise CompileError(
+                f"grid loop {g.var!r} of kernel {kernel.name!r} does not count from 0 to a constant by 1",
+                why="a launch has one linear index over constant extents",
+                do="shift and scale the variable inside the loop",
+            )
         found.append(int(g.stop.value))
         body = g.body
     strides, stride = [], 1
@@ -254,17 +282,3 @@ def _grid_strides(kernel: loop.Kernel) -> list[tuple[int, int]]:
 
 def _is_constant(s: loop.For) -> bool:
     return s.start.op == "const" and s.stop.op == "const"
-
-
-def _is_innermost(body: tuple[loop.Stmt, ...]) -> bool:
-    """Whether no loop is left in the body once constant unrolled loops are gone."""
-    for s in body:
-        if isinstance(s, loop.Loop):
-            return False
-        if isinstance(s, loop.For) and not (s.kind == loop.UNROLL and _is_constant(s) and _is_innermost(s.body)):
-            return False
-        if isinstance(s, loop.If) and not (_is_innermost(s.then) and _is_innermost(s.orelse)):
-            return False
-    return True
-
-

@@ -16,9 +16,15 @@ Emit = Callable[[Builder, str, DType, DType, list[str]], str]
 ATTRIBUTES = "alwaysinline nounwind willreturn memory(none)"
 
 
-def define(helpers: Helpers, name: str, params: Sequence[loop.Expr], lets: Sequence[tuple[str, loop.Expr]],
-           results: Sequence[loop.Expr], emit: Emit) -> None:
-    """Define ``name`` once: one result, or two results returned as a pair. Arithmetic in it is not contracted."""
+def define(
+    helpers: Helpers,
+    name: str,
+    params: Sequence[loop.Expr],
+    lets: Sequence[tuple[str, loop.Expr]],
+    results: Sequence[loop.Expr],
+    emit: Emit,
+) -> None:
+    """Define ``name`` once: one result, or two returned as a pair. Its arithmetic is not contracted."""
     if helpers.has(name):
         return
     helpers.define(name, "")

@@ -1,7 +1,8 @@
 """How dtypes, constants and names are spelled in LLVM IR.
 
-In a virtual register a bool is ``i1``, an integer ``iN``, float16 ``half``, float32 ``float``, float64 ``double``; a bfloat16
-is its 16 raw bits (``i16``), and a complex value is a pair of registers. In memory a bool is one byte.
+In a virtual register a bool is ``i1``, an integer ``iN``, float16 ``half``, float32 ``float``, float64
+``double``; a bfloat16 is its 16 raw bits (``i16``), and a complex value is a pair of registers. In memory a
+bool is one byte.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rlx.core.dtype import DType
 #: A value in registers: one SSA name or literal, or (real part, imaginary part).
 Value = str | tuple[str, str]
 
-#: Flags on the fmul, fadd and fsub of a kernel: the back end may join them into fused multiply-adds, nothing else.
+#: Flags on the fmul, fadd and fsub of a kernel: the back end may join them into fused multiply-adds, no more.
 CONTRACT = "contract "
 
 _FLOAT = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
@@ -60,7 +61,7 @@ def signed(value: int, bits: int) -> int:
 
 
 def float_literal(value: float, type_: str) -> str:
-    """A ``float`` or ``double`` literal with exactly these bits (LLVM spells both by the bits of a double)."""
+    """A ``float`` or ``double`` literal with exactly these bits; LLVM spells both as a double."""
     if type_ == "float":
         with np.errstate(over="ignore"):
             value = float(np.float32(value))
