@@ -1,4 +1,6 @@
-"""The object cache: found again by another process, rebuilt when damaged, done without when it cannot be written."""
+"""The object cache: found again by another process, rebuilt when damaged, done without when it cannot be
+written.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +63,19 @@ def test_another_process_finds_it(folder: Path) -> None:
     assert result.stdout == "43\n", result.stderr
 
 
+def test_a_changed_byte_is_noticed(folder: Path) -> None:
+    payload = bytes(range(256)) * 4
+    for at in (0, 9, 40, 41, 500, -1):
+        cache.write("aakey", payload)
+        assert cache.read("aakey") == payload
+        path, = entries(folder)
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(bytes(data))
+        assert cache.read("aakey") is None
+        assert entries(folder) == []
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "other"])
 def test_damaged_entry_is_rebuilt(folder: Path, damage: str) -> None:
     text = _TEXT.format(44)
@@ -107,7 +122,8 @@ def test_processes_write_at_once(folder: Path) -> None:
               "    library = jit.load(text, ('answer',), lambda n: None)\n"
               "    assert ctypes.CFUNCTYPE(ctypes.c_int)(library['answer'])() == i\n")
     env = {**os.environ, "RLX_CACHE_DIR": str(folder)}
-    running = [subprocess.Popen([sys.executable, "-c", script], env=env, stderr=subprocess.PIPE) for _ in range(3)]
+    running = [subprocess.Popen([sys.executable, "-c", script], env=env, stderr=subprocess.PIPE)
+               for _ in range(3)]
     for p in running:
         _, err = p.communicate(timeout=120)
         assert p.returncode == 0, err.decode()

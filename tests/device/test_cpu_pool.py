@@ -16,8 +16,10 @@ import pytest
 from rlx.core import flags
 from rlx.device.cpu import jit, pool, threads
 
-#: ``many(x, n, times)``: run ``x[i] += 1`` for i < n as a parallel loop, ``times`` over. ``nested(x, n, times)``: the same
-#: from inside a parallel loop over ``times``, each over its own n elements.
+#: ``many(x, n, times)``: run ``x[i] += 1`` for i < n as a parallel loop, ``times`` over. ``nested(x, n,
+#: times)``: the same from inside a parallel loop over ``times``, each over its own n elements. ``meet(x, n,
+#: times)``: n chunks that wait for each other, so each needs a thread of its own; x[1] counts those that
+#: gave up after ``times`` looks.
 _DRIVERS = """
 declare void @rlx_parallel_for(ptr, ptr, i64)
 define internal void @bump(ptr %x, i64 %i) {
@@ -48,6 +50,40 @@ define internal void @outer(ptr %c, i64 %i) {
   call void @rlx_parallel_for(ptr @bump, ptr %at, i64 %n)
   ret void
 }
+define internal void @arrive(ptr %x, i64 %i) {
+entry:
+  %a = atomicrmw add ptr %x, i64 1 seq_cst
+  %np = getelementptr i64, ptr %x, i64 2
+  %n = load i64, ptr %np
+  %mp = getelementptr i64, ptr %x, i64 3
+  %most = load i64, ptr %mp
+  br label %look
+look:
+  %k = phi i64 [ 0, %entry ], [ %k1, %again ]
+  %there = load atomic i64, ptr %x acquire, align 8
+  %all = icmp sge i64 %there, %n
+  br i1 %all, label %out, label %again
+again:
+  %k1 = add i64 %k, 1
+  %y = call i32 @sched_yield()
+  %patient = icmp slt i64 %k1, %most
+  br i1 %patient, label %look, label %late
+late:
+  %lp = getelementptr i64, ptr %x, i64 1
+  %b = atomicrmw add ptr %lp, i64 1 seq_cst
+  ret void
+out:
+  ret void
+}
+declare i32 @sched_yield()
+define void @meet(ptr %x, i64 %n, i64 %times) {
+  %np = getelementptr i64, ptr %x, i64 2
+  store i64 %n, ptr %np
+  %mp = getelementptr i64, ptr %x, i64 3
+  store i64 %times, ptr %mp
+  call void @rlx_parallel_for(ptr @arrive, ptr %x, i64 %n)
+  ret void
+}
 define void @nested(ptr %x, i64 %n, i64 %times) {
   %c = alloca { ptr, i64 }
   store ptr %x, ptr %c
@@ -67,8 +103,8 @@ class Pool:
     def __init__(self, futex: bool) -> None:
         host = pool.Host(sys.platform, platform.machine().lower(), futex)
         self.library = threads.load_for(host)
-        self.code = jit.load(_DRIVERS, ("many", "nested"), self.library.addresses.get)
-        self.many, self.nested = self._call("many"), self._call("nested")
+        self.code = jit.load(_DRIVERS, ("many", "nested", "meet"), self.library.addresses.get)
+        self.many, self.nested, self.meet = self._call("many"), self._call("nested"), self._call("meet")
 
     def _call(self, name: str) -> Call:
         f = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(self.code[name])
@@ -124,14 +160,28 @@ def test_two_threads_at_once(workers: Pool) -> None:
     assert all((x == 20_000).all() for x in counts)
 
 
-def test_workers_wake_after_they_parked(workers: Pool) -> None:
-    workers.limit(2)
-    x = np.zeros(64, np.int64)
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_wake_after_they_parked(workers: Pool, count: int) -> None:
+    """Chunks that wait for each other need every thread to come, whether it spun or slept."""
+    workers.limit(count)
     pause = threading.Event()
-    for _ in range(20):
-        workers.many(x, 64, 1)
-        pause.wait(0.005)
-    assert (x == 20).all()
+    for wait in (0.0, 0.0, 0.01, 0.02, 0.02):
+        pause.wait(wait)
+        x = np.zeros(4, np.int64)
+        workers.meet(x, count, 3_000_000)
+        assert list(x[:2]) == [count, 0]
+
+
+def test_a_lower_limit_uses_fewer_threads(workers: Pool) -> None:
+    """Three chunks cannot meet on two threads, though a third thread is there."""
+    workers.limit(3)
+    x = np.zeros(4, np.int64)
+    workers.meet(x, 3, 3_000_000)
+    assert list(x[:2]) == [3, 0]
+    workers.limit(2)
+    x = np.zeros(4, np.int64)
+    workers.meet(x, 3, 20_000)
+    assert x[0] == 3 and x[1] >= 1
 
 
 def test_thread_count_follows_flag_and_affinity(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,8 @@ def cpu() -> CpuDevice:
     return device
 
 
-def run(cpu: CpuDevice, program: Program, inputs: Sequence[Any], outputs: Sequence[tuple[DType, int]]) -> list[Any]:
+def run(cpu: CpuDevice, program: Program, inputs: Sequence[Any],
+        outputs: Sequence[tuple[DType, int]]) -> list[Any]:
     """Load and run once; outputs start as garbage, so that what is not written shows."""
     made = [cpu.empty(d, (n,)) for d, n in outputs]
     for s in made:
@@ -54,7 +55,7 @@ def run(cpu: CpuDevice, program: Program, inputs: Sequence[Any], outputs: Sequen
 
 
 def grid_kernel(name: str, d: DType, outer: int, inner: int, value: Any) -> Kernel:
-    """``o[i] = value(i)`` for outer * inner elements, one grid point for each ``inner``; reads params a and b."""
+    """``o[i] = value(i)`` of params a and b, for outer * inner elements; a grid point does ``inner``."""
     n = outer * inner
     i = add(mul(var("g"), const(inner)), var("j"))
     body = For("j", const(0), const(inner), 1, loop.VECTOR, (Store("o", i, value(i)),))
@@ -82,7 +83,7 @@ def below(limit: int) -> Kernel:
 def test_axpy_over_a_grid(cpu: CpuDevice, outer: int, inner: int) -> None:
     n = outer * inner
     kernel = grid_kernel("axpy", float64, outer, inner, lambda i: expr(
-        "add", (expr("mul", (const(2.0, float64), load("a", i, float64)), float64), load("b", i, float64)), float64))
+        "add", (mul(load("a", i, float64), const(2.0, float64)), load("b", i, float64)), float64))
     program = Program("axpy", (Buffer("a", float64, n, "input", 0), Buffer("b", float64, n, "input", 1),
                                Buffer("o", float64, n, "output", 0)), (Launch(kernel, ("a", "b", "o")),))
     a, b = np.random.default_rng(0).standard_normal((2, n))
@@ -114,7 +115,8 @@ def test_wrong_constant_is_refused(cpu: CpuDevice) -> None:
 
 def test_while_runs_until_its_predicate_fails(cpu: CpuDevice) -> None:
     program = Program("count", (Buffer("x", int64, 1, "output", 0), Buffer("x0", int64, 1, "input", 0),
-                                Buffer("n", int64, 1, "output", 1), Buffer("zero", int64, 1, "const", data=[0]),
+                                Buffer("n", int64, 1, "output", 1),
+                                Buffer("zero", int64, 1, "const", data=[0]),
                                 Buffer("p", bool_, 1, "temp")),
                       (Copy("x", "x0"), Copy("n", "zero"),
                        While((Launch(below(20), ("x", "p")), Launch(bump(1), ("n",))), "p",
@@ -142,7 +144,8 @@ def test_repeat_counts(cpu: CpuDevice, counter_type: DType) -> None:
     total = once("total", (Param("i", counter_type, 1, "r"), Param("x", int64, 1, "rw")),
                  Store("x", const(0), add(load("x", const(0), int64), i)))
     program = Program("repeat", (
-        Buffer("n", int32, 1, "input", 0), Buffer("x0", int64, 1, "input", 1), Buffer("x", int64, 1, "output", 0),
+        Buffer("n", int32, 1, "input", 0), Buffer("x0", int64, 1, "input", 1),
+        Buffer("x", int64, 1, "output", 0),
         Buffer("i", counter_type, 1, "temp", offset=0), Buffer("j", int64, 1, "temp", offset=64)),
         (Copy("x", "x0"), Repeat(3, "j", (Repeat("n", "i", (Launch(total, ("i", "x")),)),))), arena=128)
     for n in (0, 1, 5, -2):
@@ -184,8 +187,8 @@ def test_an_unused_slot_keeps_its_number(cpu: CpuDevice) -> None:
 
 def test_threads_run_one_executable_at_once(cpu: CpuDevice) -> None:
     """Each thread has an arena of its own: results through a temp never mix."""
-    n = 4096
-    k = grid_kernel("triple", float64, 8, 512, lambda i: add(
+    n = 1 << 16
+    k = grid_kernel("triple", float64, 8, n // 8, lambda i: add(
         add(load("a", i, float64), load("a", i, float64)), load("b", i, float64)))
     program = Program("arena", (Buffer("a", float64, n, "input", 0), Buffer("t", float64, n, "temp"),
                                 Buffer("o", float64, n, "output", 0)),
@@ -194,7 +197,7 @@ def test_threads_run_one_executable_at_once(cpu: CpuDevice) -> None:
 
     def work(seed: int) -> None:
         a, out = cpu.upload(np.full(n, float(seed))), cpu.empty(float64, (n,))
-        for _ in range(200):
+        for _ in range(100):
             executable.run([a], [out])
             if not (out.array == 9.0 * seed).all():
                 wrong.append(seed)

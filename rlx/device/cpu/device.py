@@ -27,7 +27,7 @@ _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
 
 def absent() -> str | None:
     """Why there is no cpu device here, or None."""
-    return jit.absent()
+    return threads.absent() or jit.absent()
 
 
 def open() -> Device:

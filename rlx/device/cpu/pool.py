@@ -25,6 +25,8 @@ SPINS = 2000
 PATIENCE = 2000
 #: Workers that the caller keeps off its own core; with more, the kernel has idle cores to choose from.
 MAX_MOVED = 8
+#: The processors whose spin hint and system call numbers are known here.
+MACHINES = ("x86_64", "amd64", "aarch64", "arm64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +92,19 @@ define void @rlx_pool_reset() {{
 }}
 """
 
-# Claim chunks of the job that %start belongs to until there are none. fn and bufs are read before the
-# claim: a claim that succeeds proves that the job still runs, hence that they are its own.
+# Claim chunks until none is left; %start is the word as seen last. fn and bufs are read before the claim: a
+# claim that succeeds proves that this job still runs, hence that they are its own.
 _WORK = """
 define internal void @work(i64 %start) {
 entry:
-  %gen = lshr i64 %start, 32
   br label %claim
 claim:
   %cur = phi i64 [ %start, %entry ], [ %after, %ran ], [ %seen, %try ]
-  %g = lshr i64 %cur, 32
-  %same = icmp eq i64 %g, %gen
   %counts = lshr i64 %cur, 16
   %count = and i64 %counts, 65535
   %idx = and i64 %cur, 65535
   %more = icmp ult i64 %idx, %count
-  %go = and i1 %same, %more
-  br i1 %go, label %try, label %out
+  br i1 %more, label %try, label %out
 try:
   %f = load atomic ptr, ptr @fn monotonic, align 8
   %b = load atomic ptr, ptr @bufs monotonic, align 8

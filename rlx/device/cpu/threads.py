@@ -14,6 +14,14 @@ from rlx.device.cpu import jit, pool
 _QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
+def absent() -> str | None:
+    """Why there is no thread pool for this system, or None."""
+    system, machine = sys.platform, platform.machine().lower()
+    if system not in ("linux", "darwin") or machine not in pool.MACHINES:
+        return f"runs on Linux and macOS with an x86-64 or 64-bit ARM processor, not on {system} {machine}"
+    return None
+
+
 def cores() -> int:
     """The cores this process may use: its affinity mask, and the quota of its control group where there is
     one.
@@ -51,8 +59,7 @@ def apply_flag() -> None:
 @cache
 def load() -> jit.Library:
     """The pool, started by its first job."""
-    system, machine = sys.platform, platform.machine().lower()
-    library = load_for(pool.Host("linux" if system == "linux" else "darwin", machine, system == "linux"))
+    library = load_for(pool.Host(sys.platform, platform.machine().lower(), sys.platform == "linux"))
     _run_in_children(library["rlx_pool_reset"])
     return library
 
