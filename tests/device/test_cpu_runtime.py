@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx.device
-from rlx.core.dtype import DType, as_dtype, bool_, float32, float64, int32, int64
+from rlx.core.dtype import ALL, DType, as_dtype, bool_, float32, float64, int32, int64
 from rlx.core.errors import DeviceError, ShapeError, VerifyError
 from rlx.device.cpu.device import CpuDevice
 from rlx.ir import loop
@@ -35,6 +35,9 @@ from rlx.ir.loop import (
     mul,
     var,
 )
+from rlx.ir.prim import POINTWISE
+from rlx.render.llvm.helpers import Helpers
+from rlx.render.llvm.kernel import render_kernel
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +230,28 @@ def test_storage(cpu: CpuDevice) -> None:
 def test_scalar_storage(cpu: CpuDevice) -> None:
     s = cpu.upload(np.asarray(3.5))
     assert cpu.download(s, float64, ())[()] == 3.5
+
+
+def results_of(name: str, d: DType) -> list[DType]:
+    """The dtypes a primitive can give for arguments of dtype ``d``."""
+    if name == "bitcast":
+        return [t for t in ALL if t.bits == d.bits and t.kind in "iuf" and d.kind in "iuf"]
+    by_rule = {"same": [d], "bool": [bool_], "real": [d.real], "complex": [d.complex], "attr": list(ALL)}
+    return by_rule[POINTWISE[name].result]
+
+
+def test_what_is_spelled_renders(cpu: CpuDevice) -> None:
+    """A kernel of each primitive and dtype that the capabilities name has LLVM text."""
+    for name, dtypes in cpu.caps.spells.items():
+        for d in dtypes:
+            args = [load(f"a{i}", const(0), bool_ if name == "select" and i == 0 else d)
+                    for i in range(POINTWISE[name].arity)]
+            for out in results_of(name, d):
+                params = (*(Param(f"a{i}", a.dtype, 1, "r") for i, a in enumerate(args)),
+                          Param("o", out, 1, "w"))
+                kernel = once("k", params, Store("o", const(0), expr(name, tuple(args), out)))
+                assert "store" in render_kernel(kernel, Helpers()), (name, d, out)
+    assert cpu.caps.spells["erf"] == {as_dtype(n) for n in ("float16", "bfloat16", "float32", "float64")}
 
 
 def test_capabilities(cpu: CpuDevice) -> None:
