@@ -2,9 +2,9 @@
 
 A file is read twice. The first pass streams through it and counts numbers line by line, so a header
 that lies, a truncated file or a decompression bomb is refused before anything the header asks for is
-allocated. The second pass parses with :func:`numpy.loadtxt`, whose number grammar is strict;
-``scipy.io.mmread`` reads ``1.0D+05`` as 1.0 and ``0x10`` as 0, and says nothing of numbers left over
-at the end of a line.
+allocated. The second pass parses: a body of plain numbers with ``scipy.io.mmread``, which is fast, and any
+other with :func:`numpy.loadtxt`, which is strict. (Alone, ``mmread`` reads ``1.0D+05`` as 1.0 and ``0x10``
+as 0, ignores numbers left over at the end of a line, and ends the process on a NUL byte.)
 
 The format: https://math.nist.gov/MatrixMarket/formats.html
 """
@@ -65,9 +65,11 @@ def read_mtx(path: str | os.PathLike[str]) -> Coordinates:
     """
     with Source(path) as source:
         header = read_header(source)
-        survey(source, header)
+        plain = survey(source, header)
     with Source(path) as source:
-        body = _parse(source, header)
+        body = _parse_plain(source, header) if plain and header.stored else None
+    with Source(path) as source:
+        body = _parse(source, header) if body is None else body
         rows, cols = _positions(source, header, body)
         values = _values(header, body)
         _check_triangle(source, header, rows, cols, values)
@@ -75,6 +77,52 @@ def read_mtx(path: str | os.PathLike[str]) -> Coordinates:
         kept = values != 0
         rows, cols, values = rows[kept], cols[kept], values[kept]
     return Coordinates(*_expand(header.symmetry, rows, cols, values), header.shape, header.symmetry)
+
+
+class _General:
+    """The body under a header that declares it general, as a stream for ``scipy.io.mmread``.
+
+    It always ends with a line end: without one, SciPy ends the process where a space is the last byte.
+    """
+
+    def __init__(self, source: Source, header: Header) -> None:
+        n, m = header.shape
+        size = f"{header.stored} 1" if header.dense else f"{n} {m} {header.stored}"
+        self.source = source
+        self.last = b"\n"
+        self.rest = f"%%MatrixMarket matrix {header.layout} {header.field} general\n{size}\n".encode()
+
+    def read(self, n: int = -1) -> bytes:
+        """The first bytes are the header's own, whatever ``n``; it is shorter than any buffer."""
+        data, self.rest = self.rest, b""
+        data = data or self.source.read(n)
+        if not data and self.last != b"\n":
+            data = b"\n"
+        self.last = data[-1:] or self.last
+        return data
+
+
+def _parse_plain(source: Source, header: Header) -> NDArray[Any] | None:
+    """The body as ``mmread`` reads it; None where it objects, and the strict parser says what is wrong."""
+    import scipy.io
+
+    for _ in range(header.line):
+        source.line()
+    try:
+        read = scipy.io.mmread(_General(source, header), spmatrix=False)
+    except (ValueError, OverflowError):
+        return None
+    body = np.empty(header.stored, dtype=header.dtype)
+    values = read.ravel() if header.dense else read.data
+    if values.size != header.stored:
+        return None
+    if not header.dense:
+        body["row"], body["col"] = (index.astype(np.int64) + 1 for index in read.coords)
+    if header.field == "complex":
+        body["re"], body["im"] = values.real, values.imag
+    elif header.field != "pattern":
+        body["re"] = values
+    return body
 
 
 def _parse(source: Source, header: Header) -> NDArray[Any]:

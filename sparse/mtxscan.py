@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlx.core.errors import FormatError
+from rlx.sparse.mtxlex import is_plain
 
 FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
@@ -193,9 +194,14 @@ def _dense_count(shape: tuple[int, int], symmetry: str) -> int:
     return n * (n - 1) // 2 if symmetry == "skew-symmetric" else n * (n + 1) // 2
 
 
-def survey(source: Source, header: Header) -> None:
-    """Count the numbers of every line; refuse the first line, or the end, that differs from the header."""
+def survey(source: Source, header: Header) -> bool:
+    """Count the numbers of every line; refuse the first line, or the end, that differs from the header.
+
+    Returns whether the body is plain: no blank line, and every word a number that any parser reads alike.
+    """
     want, seen, line, rest = header.width, 0, header.line, b""
+    integers = want if header.field == "integer" else 0 if header.dense else 2
+    plain = header.field != "unsigned-integer"
     while True:
         data = source.read(CHUNK)
         block = rest + data
@@ -203,7 +209,9 @@ def survey(source: Source, header: Header) -> None:
         block, rest = block[:cut], block[cut:]
         if len(rest) > LINE_LIMIT:
             _text(source, line + block.count(b"\n") + 1, rest)
-        counts = _words_per_line(block)
+        raw = np.frombuffer(block, dtype=np.uint8)
+        starts = _word_starts(raw)
+        counts = _words_per_line(raw, starts)
         full = np.flatnonzero(counts)
         odd = np.flatnonzero(counts[full] != want)
         good = int(odd[0]) if odd.size else full.size
@@ -216,22 +224,26 @@ def survey(source: Source, header: Header) -> None:
             raise source.error(line + at + 1, f"{counts[at]} numbers where an entry has {want}",
                                why=f"the file is declared {header.layout} {header.field}")
         seen, line = seen + full.size, line + block.count(b"\n")
+        blank = counts.size - full.size - (counts[-1] == 0)  # what follows the last line end is no line
+        plain = plain and not blank and is_plain(raw, starts, want, integers)
         if not data:
             break
     if seen < header.stored:
         raise source.error(line, f"the file ends after {seen} of {header.stored} entries",
                            why=f"the size line (line {header.line}) promises {header.stored}")
+    return plain
 
 
-def _words_per_line(block: bytes) -> NDArray[np.int64]:
-    """Words in each line of ``block``; text after the last line end counts as a line."""
-    raw = np.frombuffer(block, dtype=np.uint8)
+def _word_starts(raw: NDArray[np.uint8]) -> NDArray[np.intp]:
     word = _WORD[raw]
-    starts = word.copy()
-    starts[1:] &= ~word[:-1]
-    at = np.flatnonzero(starts)
-    until = np.searchsorted(at, np.flatnonzero(raw == 10))
-    return np.diff(until, prepend=0, append=at.size).astype(np.int64)
+    word[1:] &= ~word[:-1].copy()
+    return np.flatnonzero(word)
+
+
+def _words_per_line(raw: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Words in each line; text after the last line end counts as a line."""
+    until = np.searchsorted(starts, np.flatnonzero(raw == 10))
+    return np.diff(until, prepend=0, append=starts.size)
 
 
 def body_lines(source: Source, header: Header) -> Iterator[tuple[int, bytes]]:

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import os
+import re
 import tracemalloc
 
 import numpy as np
@@ -16,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx.core.errors import FormatError, IndexOutOfBounds, ShapeError, ValueIssue
+from rlx.sparse import mtx as reader
 from rlx.sparse import mtxscan
 from rlx.sparse.mtx import read_mtx, write_mtx
+from rlx.sparse.mtxlex import is_plain
 
 BANNER = "%%MatrixMarket matrix "
 UNSIGNED = "coordinate unsigned-integer general"
@@ -56,6 +59,7 @@ GOOD = {
     "duplicates": ("coordinate real general", "1 1 2\n1 1 1\n1 1 2\n", [[3]], "f8"),
     "plus sign": ("coordinate real general", "1 1 1\n+1 1 +2.5E+0\n", [[2.5]], "f8"),
     "no last newline": ("coordinate real general", "1 1 1\n1 1 2", [[2]], "f8"),
+    "a space at the end": ("array real general", "1 2\n4\n0 ", [[4, 0]], "f8"),
     "blank lines": ("coordinate real general", "% c\n\n% d\n\n1 1 1\n\n 1\t1  2 \r\n\n", [[2]], "f8"),
     "no entries": ("coordinate real general", "2 2 0\n", [[0, 0], [0, 0]], "f8"),
     "0 x 0": ("coordinate real general", "0 0 0\n", np.zeros((0, 0)), "f8"),
@@ -93,6 +97,35 @@ def test_duplicates_and_nonfinite_values_are_kept(mtx):
     assert got.rows.tolist() == [0, 0, 1, 1]
     assert np.isnan(got.values[2]) and got.values[3] == -np.inf
     assert np.isnan(read_mtx(mtx("array real general", "2 1\nnan\n0\n")).values).tolist() == [True]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text("019.eE+-", min_size=1, max_size=6), min_size=1, max_size=4), st.integers(0, 2))
+def test_a_plain_word_is_a_number_to_everybody(words, integers):
+    line = (" ".join(words) + "\n").encode()
+    starts = np.cumsum([0] + [len(w) + 1 for w in words[:-1]])
+    plain = is_plain(np.frombuffer(line, dtype=np.uint8), starts, len(words), integers)
+    number = r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+    assert plain == all(re.fullmatch(r"-?\d+" if k < integers else number, w) for k, w in enumerate(words))
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_both_parsers_agree(mtx, case, monkeypatch):
+    kind, body, *_ = GOOD[case]
+    path = mtx(kind, body)
+    fast = read_mtx(path)
+    monkeypatch.setattr(reader, "_parse_plain", lambda *_: None)
+    strict = read_mtx(path)
+    assert fast.values.dtype == strict.values.dtype
+    for a, b in zip(fast[:3], strict[:3]):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_plain_files_take_the_fast_parser(mtx, monkeypatch):
+    monkeypatch.setattr(reader, "_parse", lambda *_: pytest.fail("the strict parser ran"))
+    for case in ("real", "symmetric", "skew", "hermitian", "pattern", "integer", "no last newline"):
+        read_mtx(mtx(*GOOD[case][:2]))
+    read_mtx(mtx(GOOD["real"][0], GOOD["real"][1].replace("\n", "\r\n")))
 
 
 def test_an_entry_across_the_chunks_of_the_first_pass(mtx, monkeypatch):
