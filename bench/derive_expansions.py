@@ -69,6 +69,23 @@ def _erfcx_large(x: Real, k: Real) -> Real:
     return total * (x + k) / (x * mp.sqrt(mp.pi))
 
 
+def _erfcx_flat(k: Real) -> Callable[[Real], Real]:
+    """(1 + 2x) exp(x^2) erfc(x), x as above."""
+    g = _erfcx_scaled(k)
+
+    def h(t: Real) -> Real:
+        if t == 1:
+            return 2 / mp.sqrt(mp.pi)
+        x = k * (1 + t) / (1 - t)
+        return g(t) * (1 + 2 * x) / (x + k)
+    return h
+
+
+def _inverse_erf_small(z: Real) -> Real:
+    """erfinv(sqrt(z))/sqrt(z) - 1."""
+    return _inverse_erf(-mp.log(1 - z)) - 1
+
+
 def _inverse_erf(w: Real) -> Real:
     """erfinv(x)/x at w = -log(1 - x^2)."""
     if w < mp.mpf(10) ** -25:
@@ -109,16 +126,21 @@ FITS = (
         _removable(_root(lambda x: (mp.sinh(x) - x) / x**3), mp.mpf(1) / 6), 0, 1, 4, 8),
     Fit("erf", "erf(x)/x - 1 in x^2",
         _removable(_root(lambda x: mp.erf(x) / x - 1), 2 / mp.sqrt(mp.pi) - 1), 0, 1, 8, 15),
-    Fit("erfcx", "(x + 3.75) exp(x^2) erfc(x) in (x - 3.75)/(x + 3.75)", _erfcx_scaled(K), -1, 1, 13, 26),
-    Fit("erfinv", "erfinv(x)/x in w - 3, w = -log(1 - x^2)", lambda t: _inverse_erf(t + 3), -3, 3, 11, 27),
-    Fit("erfinv_tail", "erfinv(x)/x in sqrt(w) - 3", lambda t: _inverse_erf((t + 3) ** 2), mp.sqrt(6) - 3,
+    Fit("erfcx", "(1 + 2x) exp(x^2) erfc(x) in (x - 3.75)/(x + 3.75)", _erfcx_flat(K), -1, 1, 12, 25),
+    Fit("erf_fast", "erf(x)/x - 1 in x^2",
+        _removable(_root(lambda x: mp.erf(x) / x - 1), 2 / mp.sqrt(mp.pi) - 1), 0, 1, 6, 12),
+    Fit("erfcx_fast", "(x + 3.75) exp(x^2) erfc(x) in (x - 3.75)/(x + 3.75)", _erfcx_scaled(K), -1, mp.mpf("0.25"), 8, 20),
+    Fit("erfinv", "erfinv(x)/x - 3/2 in w - 3, w = -log(1 - x^2)", lambda t: _inverse_erf(t + 3) - 1.5, mp.mpf("-2.2"), 3, 11, 25),
+    Fit("erfinv_middle", "erfinv(x)/x - 1 in x^2", _inverse_erf_small, 0, mp.mpf("0.5626"), 12, 26),
+    Fit("erfinv_tail", "erfinv(x)/x - 3 in sqrt(w) - 3", lambda t: _inverse_erf((t + 3) ** 2) - 3, mp.sqrt(6) - 3,
         mp.mpf("1.2"), 10, 24),
-    Fit("erfinv_far", "erfinv(x)/x in sqrt(w) - 5", lambda t: _inverse_erf((t + 5) ** 2), mp.mpf("-0.85"),
+    Fit("erfinv_far", "erfinv(x)/x - 5 in sqrt(w) - 5", lambda t: _inverse_erf((t + 5) ** 2) - 5, mp.mpf("-0.85"),
         mp.mpf("1.2"), 7, 20),
     Fit("lgamma", "lgamma(2 + y)/y", _removable(lambda y: mp.loggamma(2 + y) / y, 1 - mp.euler), -0.5, 0.5, 10, 21),
     Fit("stirling", "x (lgamma(x) - (x - 1/2) log(x) + x - log(2 pi)/2) in 1/x^2",
         _removable(_root(lambda u: (mp.loggamma(1 / u) - (1 / u - 0.5) * mp.log(1 / u) + 1 / u
                                     - mp.log(2 * mp.pi) / 2) / u), mp.mpf(1) / 12), 0, mp.mpf(1) / 56, 3, 8),
+    Fit("digamma2", "digamma(2 + y)", lambda y: mp.digamma(2 + y), -0.5, 0.5, 11, 22),
     Fit("digamma", "x^2 (log(x) - 1/(2x) - digamma(x)) in 1/x^2",
         _removable(_root(lambda u: (mp.log(1 / u) - u / 2 - mp.digamma(1 / u)) / u**2), mp.mpf(1) / 12),
         0, mp.mpf(1) / 64, 3, 8),
@@ -141,9 +163,11 @@ def pieces(value: Real, dtype: type, count: int, width: int = 0) -> tuple[float,
 
 
 def _round(value: Real, dtype: type) -> float:
-    if dtype is np.float64:
+    """To nearest in ``dtype``."""
+    if dtype is np.float64 or not value:
         return float(value)
-    return cut(value + mp.sign(value) * mp.ldexp(1, int(mp.frexp(value)[1]) - 25), 24) if value else 0.0
+    m, e = mp.frexp(value)
+    return float(mp.ldexp(mp.nint(mp.ldexp(m, 24)), int(e) - 24))
 
 
 def two_over_pi(width: int, count: int) -> tuple[float, ...]:

@@ -168,6 +168,12 @@ def compiled(name: str, dtype: DType, fast: bool = False) -> Callable[..., Float
     """The expansion of ``name`` as a function of one or two NumPy arrays."""
     f = expansion(name, dtype, fast=fast)
     assert f is not None
+    return compile_function(f)
+
+
+def compile_function(f: Function) -> Callable[..., Floats]:
+    """A scalar function as a function of one or two NumPy arrays."""
+    dtype = f.result.dtype
     t = _TYPES[dtype.name]
     args = ", ".join(f"{t} %{v}" for v in ("x", "y")[:len(f.params)])
     run = compile_text(scalar_text(f) + _LOOP.format(t=t, name=f.name, args=args))
@@ -236,6 +242,8 @@ def _mpmath(name: str) -> Callable[[Floats], Floats]:
         with mp.workdps(40):
             y = f(mp.mpf(v))
             head = float(y)
+            if v == 0 or np.isinf(head):
+                return np.longdouble(v if v == 0 else head)
             return np.longdouble(head) + np.longdouble(float(y - head))
 
     return lambda x: np.array([one(float(v)) for v in x.ravel()], np.longdouble).reshape(x.shape)
@@ -246,13 +254,34 @@ def reference(name: str, x: Floats, y: Floats | None = None) -> Floats:
     with np.errstate(all="ignore"):
         if name in _SCIPY_NAMES:
             if x.dtype == np.float32:
-                return np.asarray(_scipy(_SCIPY_NAMES[name])(x.astype(np.float64)))
-            if name in ("erfinv", "digamma"):
-                return _mpmath(name)(x)
-            return _long_function(name + "l")(x.astype(np.longdouble))
+                out = np.asarray(_scipy(_SCIPY_NAMES[name])(x.astype(np.float64)))
+            elif name in ("erfinv", "digamma"):
+                out = _mpmath(name)(x)
+            else:
+                out = _long_function(name + "l")(x.astype(np.longdouble))
+            return _as_in_c(name, x, out)
         wide = np.float64 if x.dtype == np.float32 else np.longdouble
         f = getattr(np, _NUMPY_NAMES.get(name, name))
         return np.asarray(f(x.astype(wide)) if y is None else f(x.astype(wide), y.astype(wide)))
+
+
+def _as_in_c(name: str, x: Floats, out: Floats) -> Floats:
+    """SciPy's special values made those of C: erfinv(-0) = -0, lgamma(-inf) = inf."""
+    if name == "erfinv":
+        return np.where(x == 0, x.astype(out.dtype), out)
+    return np.where(np.isinf(x), np.inf, out).astype(out.dtype) if name == "lgamma" else out
+
+
+def scale_of(name: str, x: Floats, want: Floats) -> Floats:
+    """The magnitude whose ulp is the unit of error: |want|, but near the roots of lgamma and digamma that of the
+    terms of their formulas: at least 1, and lgamma(|x|) or log(1 + |x|) for negative x."""
+    size = np.abs(want)
+    if name not in ("lgamma", "digamma"):
+        return size
+    a = np.where(np.isfinite(x), np.abs(x), 1).astype(np.float64)
+    terms = np.abs(_scipy("gammaln")(a)) if name == "lgamma" else np.log1p(a)
+    terms = np.where(np.isfinite(terms), terms, 1)
+    return np.maximum(size, np.where(x < 0, np.maximum(terms, 1), 1).astype(want.dtype))
 
 
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1.5, -2.5)
@@ -290,12 +319,12 @@ def samples(name: str, dtype: DType, count: int, seed: int = 0) -> Floats:
     return np.concatenate(parts)
 
 
-def errors(got: Floats, want: Floats) -> Floats:
-    """|got - want| in ulp of got's dtype at want; infinite where one is NaN or infinite and the other is not."""
+def errors(got: Floats, want: Floats, scale: Floats | None = None) -> Floats:
+    """|got - want| in ulp of got's dtype at want (at ``scale`` if given); infinite where only one is NaN or infinite."""
     info = np.finfo(got.dtype)
     with np.errstate(all="ignore"):
         rounded = want.astype(got.dtype)
-        size = np.abs(want).astype(want.dtype)
+        size = np.abs(want) if scale is None else scale
         exponent = np.frexp(np.where(np.isfinite(size), size, 1))[1] - 1
         unit = np.ldexp(np.ones_like(want), np.maximum(exponent - info.nmant, info.minexp - info.nmant))
         out = np.abs(got.astype(want.dtype) - want) / unit
@@ -347,7 +376,7 @@ def measure(name: str, dtype: DType, count: int = 200_000, *, fast: bool = False
         y = np.concatenate([y, np.tile(grid, grid.size)])
     got = compiled(name, dtype, fast)(x, y)
     want = reference(name, x, y)
-    e = errors(got, want)
+    e = errors(got, want, scale_of(name, x, want))
     if fast:
         with np.errstate(all="ignore"):
             want = want.astype(x.dtype)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 from rlx.core.dtype import DType, float32, float64
-from rlx.ir.expand import exp, log, trig
+from rlx.ir.expand import exp, gamma, hyper, log, power, special, trig
 from rlx.ir.expand.build import Function, trace
 from rlx.ir.expand.table import Entry
 
@@ -26,18 +26,27 @@ FUNCTIONS: dict[str, Entry] = {
     "cos": Entry(trig.folded(trig.cos_with), 1, trig.cos, trig.rare(trig.cos_with)),
     "tan": Entry(trig.folded(trig.tan_with), 1, trig.tan, trig.rare(trig.tan_with)),
     "asin": Entry(trig.asin), "acos": Entry(trig.acos), "atan": Entry(trig.atan), "atan2": Entry(trig.atan2, 2),
+    "sinh": Entry(hyper.sinh), "cosh": Entry(hyper.cosh), "tanh": Entry(hyper.tanh),
+    "asinh": Entry(hyper.asinh), "acosh": Entry(hyper.acosh), "atanh": Entry(hyper.atanh),
+    "pow": Entry(power.pow_, 2), "hypot": Entry(power.hypot, 2),
+    "erf": Entry(special.erf), "erfc": Entry(special.erfc), "erfinv": Entry(special.erfinv),
+    "lgamma": Entry(gamma.lgamma), "digamma": Entry(gamma.digamma),
 }
 
-#: primitive -> the largest error in ulp, both dtypes
+#: primitive -> the largest error in ulp, both dtypes; lgamma and digamma: in ulp of max(1, |value|), for negative
+#: arguments of the largest term of the reflection (lgamma(|x|), log(1 + |x|)), so absolute near their roots
 BOUNDS: dict[str, float] = {
     "exp": 1.0, "exp2": 1.2, "expm1": 1.5, "log": 1.0, "log2": 1.0, "log10": 1.0, "log1p": 1.0,
-    "sin": 1.0, "cos": 1.0, "tan": 2.0, "asin": 1.5, "acos": 1.5, "atan": 1.5, "atan2": 1.5,
+    "sin": 1.0, "cos": 1.0, "tan": 1.5, "asin": 1.5, "acos": 1.5, "atan": 1.5, "atan2": 1.5,
+    "sinh": 2.0, "cosh": 1.5, "tanh": 1.6, "asinh": 1.5, "acosh": 2.0, "atanh": 1.2, "pow": 1.2, "hypot": 1.2,
+    "erf": 1.6, "erfc": 4.0, "erfinv": 2.0, "lgamma": 4.0, "digamma": 5.0,
 }
 
 #: primitive -> a cheaper formula, within 16 ulp on a clamped range
 FAST: dict[str, Entry] = {
     "exp": Entry(exp.exp_fast), "log": Entry(log.log_fast),
     "sin": Entry(trig.sin_fast), "cos": Entry(trig.cos_fast),
+    "tanh": Entry(hyper.tanh_fast), "erf": Entry(special.erf_fast),
 }
 
 

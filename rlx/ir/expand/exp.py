@@ -72,13 +72,21 @@ def expm1_wide(r: Wide) -> E:
     return r.hi + tail
 
 
+def expm1_scaled(x: E, low: bool = True) -> E:
+    """exp(x) - 1 for ordinary x (not denormal, within the range of exp); without ``low``, a little less exact."""
+    n, r = reduce_ln2(x)
+    half = power2(n - 1.0)
+    # 2**n may overflow while the result does not, so everything is halved and doubled at the end
+    return fma(half, expm1_wide(r) if low else _expm1_narrow(r.hi), half - 0.5) * 2.0
+
+
+def _expm1_narrow(r: E) -> E:
+    return fma(r * r, fma(r, poly(r, polynomial("expm1", r.dtype)), 0.5), r)
+
+
 def expm1(x: E) -> E:
     """e**x - 1 without cancellation; keeps the sign of zero and denormal arguments."""
     f = layout(x)
     bound = 18.0 if f.mant == 23 else 38.0
-    y = above(below(x, _limits(x)[1]), -bound)
-    n, r = reduce_ln2(y)
-    half = power2(n - 1.0)
-    # 2**n may overflow while the result does not, so everything is halved and doubled at the end
-    value = fma(half, expm1_wide(r), half - 0.5) * 2.0
+    value = expm1_scaled(above(below(x, _limits(x)[1]), -bound))
     return where(abs(x) < f.eps * 0.25, x, value)

@@ -32,21 +32,23 @@ def _cos_parts(r: Wide) -> tuple[E, E]:
     return w, ((1.0 - w) - half) + fma(z * z, poly(z, polynomial("cos", x.dtype)), -(x * r.lo))
 
 
-def _sin_kernel(r: Wide) -> E:
+def sin_kernel(r: Wide) -> E:
+    """sin(r.hi + r.lo) for |r| <= pi/4."""
     a, b = _sin_parts(r)
     return a + b
 
 
-def _cos_kernel(r: Wide) -> E:
+def cos_kernel(r: Wide) -> E:
+    """cos(r.hi + r.lo) for |r| <= pi/4."""
     a, b = _cos_parts(r)
     return a + b
 
 
-def _sin_wide(r: Wide) -> Wide:
+def sin_wide(r: Wide) -> Wide:
     return fast_two_sum(*_sin_parts(r))
 
 
-def _cos_wide(r: Wide) -> Wide:
+def cos_wide(r: Wide) -> Wide:
     return fast_two_sum(*_cos_parts(r))
 
 
@@ -55,7 +57,7 @@ def sin_with(reduction: Reduction) -> Callable[[E], E]:
     def sin(x: E) -> E:
         n, r = reduction(x)
         q = reduce.quadrant(n)
-        value = where((q & 1).ne(0), _cos_kernel(r), _sin_kernel(r))
+        value = where((q & 1).ne(0), cos_kernel(r), sin_kernel(r))
         value = with_sign(value, (q & 2) << (layout(x).unsigned.bits - 2))
         return where(abs(x) < _identity(x), x, value)
     return sin
@@ -66,7 +68,7 @@ def cos_with(reduction: Reduction) -> Callable[[E], E]:
     def cos(x: E) -> E:
         n, r = reduction(x)
         q = reduce.quadrant(n) + 1
-        value = where((q & 1).ne(0), _cos_kernel(r), _sin_kernel(r))
+        value = where((q & 1).ne(0), cos_kernel(r), sin_kernel(r))
         return with_sign(value, (q & 2) << (layout(x).unsigned.bits - 2))
     return cos
 
@@ -76,7 +78,7 @@ def tan_with(reduction: Reduction) -> Callable[[E], E]:
     def tan(x: E) -> E:
         n, r = reduction(x)
         odd = (reduce.quadrant(n) & 1).ne(0)
-        s, c = _sin_wide(r), _cos_wide(r)
+        s, c = sin_wide(r), cos_wide(r)
         a = Wide(where(odd, -c.hi, s.hi), where(odd, -c.lo, s.lo))
         b = Wide(where(odd, s.hi, c.hi), where(odd, s.lo, c.lo))
         inverse = 1.0 / b.hi
