@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rlx.core import flags
-from rlx.device.cpu import jit, pool, threads
+from rlx.device.cpu import jit, park, pool, threads
 
 #: ``many(x, n, times)``: run ``x[i] += 1`` for i < n as a parallel loop, ``times`` over. ``nested(x, n,
 #: times)``: the same from inside a parallel loop over ``times``, each over its own n elements. ``meet(x, n,
@@ -101,7 +101,7 @@ class Pool:
     """A pool of its own, with the drivers linked to it."""
 
     def __init__(self, futex: bool) -> None:
-        host = pool.Host(sys.platform, platform.machine().lower(), futex)
+        host = park.Host(sys.platform, platform.machine().lower(), futex)
         self.library = threads.load_for(host)
         self.code = jit.load(_DRIVERS, ("many", "nested", "meet"), self.library.addresses.get)
         self.many, self.nested, self.meet = self._call("many"), self._call("nested"), self._call("meet")
@@ -182,6 +182,22 @@ def test_a_lower_limit_uses_fewer_threads(workers: Pool) -> None:
     x = np.zeros(4, np.int64)
     workers.meet(x, 3, 20_000)
     assert x[0] == 3 and x[1] >= 1
+
+
+@pytest.mark.parametrize("system,machine,triple", [
+    ("linux", "aarch64", "aarch64-unknown-linux-gnu"), ("darwin", "arm64", "arm64-apple-macosx"),
+    ("darwin", "x86_64", "x86_64-apple-macosx"), ("linux", "x86_64", "x86_64-unknown-linux-gnu")])
+def test_text_for_other_hosts_is_code(system: str, machine: str, triple: str) -> None:
+    import llvmlite.binding as llvm
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    for futex in {system == "linux", False}:
+        module = llvm.parse_assembly(pool.render_pool(park.Host(system, machine, futex)))
+        module.triple = triple
+        module.verify()
+        assembly = llvm.Target.from_triple(triple).create_target_machine(opt=2).emit_assembly(module)
+        assert ("pause" if machine == "x86_64" else "yield") in assembly
+        assert ("syscall" in assembly) == (system == "linux")
 
 
 def test_thread_count_follows_flag_and_affinity(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import sys
 from functools import cache
 
 from rlx.core import flags
-from rlx.device.cpu import jit, pool
+from rlx.device.cpu import jit, park, pool
 
 _QUOTA = "/sys/fs/cgroup/cpu.max"
 
@@ -17,7 +17,7 @@ _QUOTA = "/sys/fs/cgroup/cpu.max"
 def absent() -> str | None:
     """Why there is no thread pool for this system, or None."""
     system, machine = sys.platform, platform.machine().lower()
-    if system not in ("linux", "darwin") or machine not in pool.MACHINES:
+    if system not in ("linux", "darwin") or machine not in park.MACHINES:
         return f"runs on Linux and macOS with an x86-64 or 64-bit ARM processor, not on {system} {machine}"
     return None
 
@@ -59,12 +59,12 @@ def apply_flag() -> None:
 @cache
 def load() -> jit.Library:
     """The pool, started by its first job."""
-    library = load_for(pool.Host(sys.platform, platform.machine().lower(), sys.platform == "linux"))
+    library = load_for(park.Host(sys.platform, platform.machine().lower(), sys.platform == "linux"))
     _run_in_children(library["rlx_pool_reset"])
     return library
 
 
-def load_for(host: pool.Host) -> jit.Library:
+def load_for(host: park.Host) -> jit.Library:
     """A pool for that host form, with all its state; each call gives one more pool."""
     exports = ["rlx_parallel_for", "rlx_pool_threads", "rlx_pool_reset"]
     if host.system == "linux":
