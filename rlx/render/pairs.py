@@ -7,6 +7,7 @@ W. Kahan, "Branch cuts for complex elementary functions" (1987).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from rlx.core.dtype import DType, bool_, int32, int64
 from rlx.core.errors import CompileError
 from rlx.ir import loop
 
-_HALF_LOG2 = 0.6931471805599453
+_LOG_2 = 0.6931471805599453
 _LOG2_E = 1.4426950408889634
 _LOG10_E = 0.4342944819032518
 
@@ -285,6 +286,60 @@ def power(a: Pair, b: Pair) -> Pair:
     return trivial.pick(one, base.pick(limit, re)), trivial.pick(zero, base.pick(limit, im))
 
 
+def expm1(a: Pair) -> Pair:
+    """``e**z - 1``: ``expm1(x) cos y - 2 sin(y/2)**2 + i e**x sin y``."""
+    x, y = a
+    s = (y * 0.5).fn("sin")
+    re, im = exp(a)
+    near = x.fn("expm1") * y.fn("cos") - s * s * 2.0
+    return (x.fn("abs") < 1.0).pick(near, re - 1.0), im
+
+
+def log1p(a: Pair) -> Pair:
+    """``log(1 + z)``; for small z from ``|1 + z|**2 - 1 = x (2 + x) + y**2``."""
+    x, y = a
+    re, im = log((x + 1.0, y))
+    small = (x.fn("abs") < 0.5) & (y.fn("abs") < 0.5)
+    return small.pick((x * (x + 2.0) + y * y).fn("log1p") * 0.5, re), im
+
+
+def _roots(a: Pair) -> tuple[Pair, Pair]:
+    """``sqrt(1 - z)`` and ``sqrt(1 + z)``, the zero of the imaginary part keeping its sign."""
+    x, y = a
+    return sqrt((1.0 - x, -y)), sqrt((x + 1.0, y))
+
+
+def asin(a: Pair) -> Pair:
+    """Kahan: ``atan(x / Re(sqrt(1-z) sqrt(1+z)))`` and ``asinh(Im(conj(sqrt(1-z)) sqrt(1+z)))``."""
+    (p, q), (r, s) = _roots(a)
+    return a[0].fn("atan2", p * r - q * s), (p * s - q * r).fn("asinh")
+
+
+def acos(a: Pair) -> Pair:
+    """Kahan: ``2 atan(Re sqrt(1-z) / Re sqrt(1+z))`` and ``asinh(Im(conj(sqrt(1+z)) sqrt(1-z)))``."""
+    (p, q), (r, s) = _roots(a)
+    return p.fn("atan2", r) * 2.0, (r * q - s * p).fn("asinh")
+
+
+def acosh(a: Pair) -> Pair:
+    """Kahan: ``asinh(Re(conj(sqrt(z-1)) sqrt(z+1)))`` and ``2 atan(Im sqrt(z-1) / Re sqrt(z+1))``."""
+    x, y = a
+    (p, q), (r, s) = sqrt((x - 1.0, y)), sqrt((x + 1.0, y))
+    return (p * r + q * s).fn("asinh"), q.fn("atan2", r) * 2.0
+
+
+def atanh(a: Pair) -> Pair:
+    """``log1p(4x / ((1-x)**2 + y**2)) / 4``, ``atan2(2y, (1-x)(1+x) - y**2) / 2``; the limit for huge z."""
+    x, y = a
+    far = _bigger(x, y)[0] > (1e9 if x.e.dtype.bits == 32 else 1e75)
+    u, v = far.pick(x.lift(1.0), x), far.pick(x.lift(1.0), y)
+    one = 1.0 - u
+    re = (u.fn("abs") * 4.0 / ((1.0 - u.fn("abs")) * (1.0 - u.fn("abs")) + v * v)).fn("log1p") * 0.25
+    im = (v * 2.0).fn("atan2", one * (u + 1.0) - v * v) * 0.5
+    limit = x.lift(math.pi / 2).fn("copysign", y)
+    return far.pick(x.lift(0.0), re).fn("copysign", x), far.pick(limit, im)
+
+
 def _scaled(f: Callable[[Pair], Pair], before: float, after: float) -> Callable[[Pair], Pair]:
     def scaled(a: Pair) -> Pair:
         re, im = f((a[0] * before, a[1] * before) if before != 1.0 else a)
@@ -294,19 +349,12 @@ def _scaled(f: Callable[[Pair], Pair], before: float, after: float) -> Callable[
 
 
 UNARY: dict[str, Callable[[Pair], Pair]] = {
-    "sign": sign,
-    "sqrt": sqrt,
-    "exp": exp,
-    "log": log,
-    "sinh": sinh,
-    "cosh": cosh,
-    "tanh": tanh,
-    "sin": _turned(sinh),
-    "cos": cos,
-    "tan": _turned(tanh),
-    "exp2": _scaled(exp, _HALF_LOG2, 1.0),
-    "log2": _scaled(log, 1.0, _LOG2_E),
-    "log10": _scaled(log, 1.0, _LOG10_E),
+    "sign": sign, "sqrt": sqrt,
+    "exp": exp, "exp2": _scaled(exp, _LOG_2, 1.0), "expm1": expm1,
+    "log": log, "log2": _scaled(log, 1.0, _LOG2_E), "log10": _scaled(log, 1.0, _LOG10_E), "log1p": log1p,
+    "sin": _turned(sinh), "cos": cos, "tan": _turned(tanh), "sinh": sinh, "cosh": cosh, "tanh": tanh,
+    "asin": asin, "acos": acos, "atan": _turned(atanh),
+    "asinh": _turned(asin), "acosh": acosh, "atanh": atanh,
 }
 BINARY: dict[str, Callable[[Pair, Pair], Pair]] = {"mul": mul, "div": div, "pow": power}
 

@@ -10,9 +10,32 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from rlx.core.dtype import DType
+from rlx.core.dtype import DType, bfloat16
 from rlx.ir import loop
 from rlx.render.llvm import module, symbol
+
+
+Array = np.ndarray[Any, Any]
+
+
+def to_bf16(x: Array) -> Array:
+    """float32 to bfloat16 bits, nearest even."""
+    b = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    rounded = ((b + 0x7FFF + (b >> np.uint64(16) & np.uint64(1))) >> np.uint64(16)).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FC0), rounded)
+
+
+def from_bf16(x: Array) -> Array:
+    return (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def plain(x: Array, d: DType) -> Array:
+    """Stored values as NumPy numbers."""
+    return from_bf16(x) if d == bfloat16 else x
+
+
+def stored(x: Array, d: DType) -> Array:
+    return to_bf16(np.asarray(x, np.float32)) if d == bfloat16 else np.asarray(x).astype(d.numpy)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -47,8 +48,7 @@ from rlx.ir.loop import (
     var,
 )
 from rlx.render.llvm import Helpers, module, render_kernel, symbol
-from tests.render.llvm_jit import Jitted, optimised, pointwise
-from tests.render.test_llvm_pointwise import from_bf16, to_bf16
+from tests.render.llvm_jit import Jitted, from_bf16, optimised, pointwise, to_bf16
 
 I, J, K = var("i"), var("j"), var("k")
 ROOT = Path(__file__).parents[2]
@@ -208,6 +208,41 @@ def test_vector_loop_of_a_function_vectorises(d: DType, name: str) -> None:
     wide = {"float32": "float", "float64": "double"}[d.name]
     assert re.search(rf"store <\d+ x {wide}>", text)
     assert f"@{name}" not in text
+
+
+@pytest.mark.parametrize("d", [float32, float64])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+@pytest.mark.parametrize("huge", [0.0, 1e30])
+def test_rare_case_of_a_function_in_place(name: str, d: DType, huge: float) -> None:
+    """One huge argument among ordinary ones takes the whole loop to its complete version, also in place."""
+    kernel = pointwise("k", name, (d,), d, 301)
+    x = np.linspace(-20, 20, 301).astype(d.numpy)
+    x[203] += d.numpy.type(huge)
+    wide = np.float64 if d == float32 else np.longdouble
+    want = getattr(np, name)(x.astype(wide))
+    if (
+        huge and d == float64
+    ):  # the extended-precision functions reduce such arguments correctly, if they exist
+        want[203] = getattr(math, name)(float(x[203]))
+    Jitted([kernel])("k", x, x)
+    np.testing.assert_allclose(x.astype(wide), want, rtol=4 * np.finfo(d.numpy).eps, atol=1e-15)
+
+
+def test_rare_case_inside_a_reduction() -> None:
+    d, n = float64, 100
+    kernel = reduction("r", "add", d, n, 0.5, value=lambda x: op("sin", x), kind=loop.VECTOR)
+    for top in (3.0, 1e22):
+        x, out = np.linspace(0, top, n), np.zeros(1)
+        Jitted([kernel])("r", x, out)
+        np.testing.assert_allclose(out[0], 0.5 + sum(map(math.sin, x)), rtol=1e-13)
+
+
+def test_common_case_loop_has_no_argument_reduction() -> None:
+    """The version run for ordinary arguments is a vector loop far shorter than the complete one."""
+    text = module([pointwise("k", "sin", (float64,), float64, 4096)])
+    complete = function_text(text, "rlx.sin.f64")
+    assert function_text(text, "rlx.sin.f64.common").count("\n") < complete.count("\n") / 2
+    assert re.search(r"store <\d+ x double>", function_text(str(optimised(text)), "k"))
 
 
 def test_register_loop_with_in_kernel_exit() -> None:

@@ -45,14 +45,20 @@ _PURE = "nocallback nofree nosync nounwind speculatable willreturn memory(none)"
 
 
 class Builder:
-    """Appends instructions. ``contract`` holds the fast-math flags of plain multiply, add and subtract."""
+    """Appends instructions. ``contract`` holds the fast-math flags of plain multiply, add and subtract.
 
-    __slots__ = ("helpers", "contract", "block", "_slots", "_lines", "_count", "_known")
+    ``cases`` says what a function with a rare case becomes: ``all`` of it, its ``common`` case alone, or
+    ``check``: the common case, and 1 stored to the i32 slot ``flag`` where the rare one would be needed.
+    """
+
+    __slots__ = ("cases", "flag", "helpers", "contract", "block", "_slots", "_lines", "_count", "_known")
 
     def __init__(self, helpers: Helpers, *, contract: bool = True) -> None:
         self.helpers = helpers
         self.contract = CONTRACT if contract else ""
         self.block = "entry"
+        self.cases = "all"
+        self.flag = ""
         self._slots: list[str] = []
         self._lines: list[str] = []
         self._count = 0

@@ -25,6 +25,7 @@ from rlx.render.llvm.bounds import interval
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.expression import Evaluator, Memory, Scope, Slot
 from rlx.render.llvm.helpers import Helpers
+from rlx.render.llvm.rare import is_worth_versions
 from rlx.render.llvm.types import Value, label, memory_type, register_type, symbol
 
 _MUST_PROGRESS = '!"llvm.loop.mustprogress"'
@@ -51,7 +52,10 @@ def module(kernels: Sequence[loop.Kernel], *, fast: bool = False) -> str:
 
 
 class _Renderer:
-    """The state of one kernel's rendering; ``depth`` counts enclosing loops, ``grid_seen`` grid loops."""
+    """The state of one kernel's rendering; ``depth`` counts enclosing loops, ``grid_seen`` grid loops.
+
+    ``dry`` evaluates what a loop computes without keeping it.
+    """
 
     def __init__(self, kernel: loop.Kernel, helpers: Helpers) -> None:
         self.kernel, self.helpers = kernel, helpers
@@ -61,6 +65,7 @@ class _Renderer:
         self.depth = 0
         self.grid = _grid_strides(kernel)
         self.grid_seen = 0
+        self.dry = False
 
     def render(self) -> str:
         for i, p in enumerate(self.kernel.params):
@@ -96,14 +101,17 @@ class _Renderer:
             case loop.Register(name, init):
                 self.register(name, init)
             case loop.Assign(name, value, reassoc):
-                self.assign(self.slot(name), self.ev.value(value, reassoc=reassoc))
+                x = self.ev.value(value, reassoc=reassoc)
+                if not self.dry:
+                    self.assign(self.slot(name), x)
             case loop.Array(name, dtype, size):
                 count = size * (2 if dtype.is_complex else 1)
                 pointer = self.b.slot(memory_type(dtype), count, align=64)
                 self.scope.memory[name] = Memory(pointer, dtype, size, self.depth)
             case loop.Store(buffer, index, value):
                 i, x = self.ev.values((index, value))
-                self.ev.store(buffer, self.ev.index(index, str(i)), x)
+                if not self.dry:
+                    self.ev.store(buffer, self.ev.index(index, str(i)), x)
             case loop.Atomic(kind, buffer, index, value):
                 i, x = self.ev.values((index, value))
                 memory, p = self.ev.address(buffer, self.ev.index(index, str(i)))
@@ -175,6 +183,8 @@ class _Renderer:
                 why="this target runs one lane a workgroup",
                 do="schedule it for a core device",
             )
+        elif is_worth_versions(s):
+            self.versions(s)
         else:
             self.counted(s)
 
@@ -199,6 +209,24 @@ class _Renderer:
         self.scope.ranges[s.var] = (0, extent - 1)
         self.block(s.body)
         self.enter(outer)
+
+    def versions(self, s: loop.For) -> None:
+        """Look for a rare case first, then run the loop with or without it."""
+        b = self.b
+        outer, b.flag = (b.cases, b.flag), b.slot("i32")
+        b.do(f"store i32 0, ptr {b.flag}")
+        b.cases, self.dry = "check", True
+        self.counted(s)
+        self.dry = False
+        rare, common, end = b.name("rare"), b.name("common"), b.name("end")
+        found = b.op(f"load i32, ptr {b.flag}")
+        b.branch(b.op(f"icmp ne i32 {found}, 0"), rare, common)
+        for block, b.cases in ((rare, "all"), (common, "common")):
+            b.start(block)
+            self.counted(s)
+            b.jump(end)
+        b.start(end)
+        b.cases, b.flag = outer
 
     def counted(self, s: loop.For) -> None:
         """A counting loop: test, body, step."""

@@ -29,9 +29,15 @@ def call(b: Builder, op: str, d: DType, args: list[str], real: Emit) -> str:
     """Call the helper or library function of ``op`` on float32 or float64; ``real`` emits primitives."""
     t = register_type(d)
     typed = [(t, a) for a in args]
-    function = expansion(op, d, fast=b.helpers.fast)
+    function = expansion(op, d, fast=b.helpers.fast, branches=b.cases != "all")
     if function is not None:
         name = f"rlx.{op}.{d.short}"
+        if function.rare is not None:
+            name += ".common"
+            if b.cases == "check":
+                test = f"rlx.{op}.{d.short}.rare"
+                define(b.helpers, test, function.params, function.lets, (function.rare[0],), real)
+                _raise_flag(b, b.call(test, "i1", *typed))
         define(b.helpers, name, function.params, function.lets, (function.result,), real)
         return b.call(name, t, *typed)
     if op not in _LIBM:
@@ -43,3 +49,9 @@ def call(b: Builder, op: str, d: DType, args: list[str], real: Emit) -> str:
     name = op if d.bits == 64 else op + "f"
     b.helpers.declare(name, t, (t,) * len(args), _ATTRIBUTES)
     return b.call(name, t, *typed)
+
+
+def _raise_flag(b: Builder, cond: str) -> None:
+    one = b.op(f"zext i1 {cond} to i32")
+    before = b.op(f"load i32, ptr {b.flag}")
+    b.do(f"store i32 {b.op(f'or i32 {before}, {one}')}, ptr {b.flag}")
