@@ -48,8 +48,8 @@ $(FOUND)/.built: $(SOURCES) $(READY)
 
 # Import floors, cycles, device names, forbidden words; and, for information, what importing rlx costs.
 floors: $(READY)
-	$(PY) -m pytest -q -p no:cacheprovider tests/house
 	$(PY) tests/house/import_time.py
+	$(PY) -m pytest -q -p no:cacheprovider tests/house
 
 bench: $(READY)
 	$(PY) -m bench
