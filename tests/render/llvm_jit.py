@@ -14,7 +14,6 @@ from rlx.core.dtype import DType, bfloat16
 from rlx.ir import loop
 from rlx.render.llvm import module, symbol
 
-
 Array = np.ndarray[Any, Any]
 
 
