@@ -21,12 +21,12 @@ _scatter = primitive("scatter")
 
 
 @_gather.infer
-def _(x: Type, *index: Type) -> Type:
+def _(x: Type, *index: Type, mode: str = "clip") -> Type:
     return Type(x.dtype, (*index[0].shape, *x.shape[len(index):]))
 
 
 @_gather.grad
-def _(ct: Array, out: Array, x: Array, *index: Array) -> tuple[Array | None, ...]:
+def _(ct: Array, out: Array, x: Array, *index: Array, mode: str = "clip") -> tuple[Array | None, ...]:
     return (scatter(x * 0, ct, index, "add"), *[None] * len(index))
 
 
@@ -68,9 +68,12 @@ def _count(shape: tuple[Any, ...]) -> int:
     return n
 
 
-def gather(x: Array, *index: Array) -> Array:
-    """``x[i0, i1, ..., :]`` for in-bounds, non-negative index arrays of one shape; trailing axes are kept whole."""
-    return emit1("gather", x, *index)
+def gather(x: Array, *index: Array, mode: str = "clip") -> Array:
+    """``x[i0, i1, ..., :]`` for non-negative index arrays of one shape; trailing axes are kept whole.
+
+    Indices past the end read the last element; with ``mode="promise"`` the caller has checked them all.
+    """
+    return emit1("gather", x, *index, mode=mode)
 
 
 def scatter(x: Array, update: Array, index: tuple[Array, ...], kind: str) -> Array:

@@ -1,1 +1,1 @@
-"""Floor 7: runs programs: execution, caches, profiles, captures."""
+"""Floor 7: compile for an opened device, cache by structure, and execute lazily built expressions."""

@@ -1,42 +1,30 @@
-"""The notation in which expansions are written: floating-point formulas over :class:`~rlx.ir.loop.Expr`.
+"""The notation in which expansions are written: floating-point formulas over
+:class:`~rlx.ir.loop.Expr`.
 
-``E`` wraps an expression and gives it operators, so that a formula reads like mathematics; :func:`trace` runs such
-a formula once on variables and returns a :class:`Function` in which every shared subexpression has a name.
+``E`` wraps an expression and gives it operators, so that a formula reads like mathematics;
+:func:`trace` runs such a formula once on variables and returns a :class:`Function` in which every
+shared subexpression has a name.
 
-**What a renderer owes these formulas.** ``fma`` rounds once, ``a*b + c`` rounds twice: no contraction, no
-reassociation and no "fast math" inside an expansion. Where an algorithm wants a fused operation it says ``fma``.
-The error-free transforms below are those of Dekker (Numer. Math. 18, 1971) and Knuth (TAOCP vol. 2, 4.2.2).
+**What a renderer owes these formulas.** ``fma`` rounds once, ``a*b + c`` rounds twice: no
+contraction, no reassociation and no "fast math" inside an expansion. Where an algorithm wants a
+fused operation it says ``fma``. The error-free transforms below are those of Dekker (Numer. Math.
+18, 1971) and Knuth (TAOCP vol. 2, 4.2.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rlx.core.dtype import DType, bool_, float32, float64, int32, int64, uint32, uint64
-from rlx.ir.loop import Expr, const, expr, var
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A straight-line scalar function: ``lets`` in order, then ``result``; both may name ``params`` and earlier lets.
-
-    ``rare`` is ``(condition, other)``: where the condition (over params and lets) holds, the value is that of
-    ``other`` on the same arguments and ``result`` means nothing. It is None unless branches were asked for.
-    """
-
-    name: str
-    params: tuple[Expr, ...]
-    lets: tuple[tuple[str, Expr], ...]
-    result: Expr
-    rare: tuple[Expr, Function] | None = None
+from rlx.ir.loop import Expr, const, expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class E:
-    """An expression with operators. Python numbers on either side take its dtype (floats rounded to it)."""
+    """An expression with operators. Python numbers on either side take its dtype, rounded to it."""
 
     x: Expr
 
@@ -170,12 +158,14 @@ def above(x: E, bound: float) -> E:
     return where(x < bound, bound, x)
 
 
-# Bits of a float. Exponents are moved by integer shifts of the representation, never through a float-to-integer
+# Bits of a float. Exponents are moved by integer shifts of the representation, never through a
+# float-to-integer
 # cast: those saturate in rlx and have no vector form for 64 bits on common machines.
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """IEEE-754 numbers of one dtype: ``mant`` stored fraction bits, exponent ``bias``, ``magic`` 1.5 * 2**mant."""
+    """IEEE-754 numbers of one dtype: ``mant`` stored fraction bits, exponent ``bias``."""
 
     dtype: DType
     unsigned: DType
@@ -252,9 +242,19 @@ def power2(n: E) -> E:
 
 
 def scale2(x: E, n: E) -> E:
-    """x * 2**n for |n| < 2*bias and x near 1, rounded once: two factors, so that denormal results come out right."""
+    """x * 2**n for |n| < 2*bias and x near 1: by two factors, so that a denormal is rounded once."""
     half = floor(n * 0.5)
     return x * power2(half) * power2(n - half)
+
+
+def cast(i: E, dtype: DType) -> E:
+    """An integer as a float, rounded to nearest (exact for those used here)."""
+    return E(expr("cast", (i.x,), dtype))
+
+
+def mulhi(a: E, b: E | int) -> E:
+    """The upper half of the product of two unsigned integers."""
+    return _op("mulhi", a, a.like(b))
 
 
 def integer(i: E) -> E:
@@ -267,8 +267,9 @@ def integer(i: E) -> E:
 
 # Polynomials and double-width arithmetic.
 
+
 def poly(z: E, coefficients: Sequence[float]) -> E:
-    """sum c[i] z**i by Horner's rule; long ones as two interleaved chains in z**2, for instruction parallelism."""
+    """sum c[i] z**i by Horner's rule; long ones as two chains in z**2, which run in parallel."""
     if len(coefficients) > 8:
         z2 = z * z
         return fma(horner(z2, coefficients[1::2]), z, horner(z2, coefficients[0::2]))
@@ -320,64 +321,3 @@ def wide_add(a: Wide, b: Wide) -> Wide:
     """Sum of two wide numbers, good unless they cancel."""
     s = two_sum(a.hi, b.hi)
     return fast_two_sum(s.hi, s.lo + (a.lo + b.lo))
-
-
-# From a formula to a Function.
-
-def trace(name: str, formula: Callable[..., E], dtype: DType, arity: int = 1,
-          rare: Callable[..., tuple[E, Callable[..., E]]] | None = None) -> Function:
-    """Run ``formula`` on ``arity`` variables; name every subexpression used twice.
-
-    ``rare(*args)`` gives a condition and the formula that replaces ``formula`` where it holds.
-    """
-    params = [E(var(n, dtype)) for n in ("x", "y")[:arity]]
-    roots = [formula(*params).x]
-    other = None
-    if rare is not None:
-        condition, slow = rare(*params)
-        roots.append(condition.x)
-        other = trace(name + "_rare", slow, dtype, arity)
-    lets, roots = _name_shared(roots)
-    guard = None if other is None else (roots[1], other)
-    return Function(name, tuple(p.x for p in params), lets, roots[0], guard)
-
-
-def _name_shared(roots: list[Expr]) -> tuple[tuple[tuple[str, Expr], ...], list[Expr]]:
-    """Merge equal subexpressions, then bind each one used more than once to a name (in evaluation order)."""
-    canonical: dict[int, Expr] = {}
-    known: dict[tuple[object, ...], Expr] = {}
-    uses: dict[int, int] = {}
-    keep: list[Expr] = list(roots)
-
-    def merge(e: Expr) -> Expr:
-        if id(e) in canonical:
-            return canonical[id(e)]
-        args = tuple(merge(a) for a in e.args)
-        key = (e.op, tuple(map(id, args)), e.dtype.name, repr(e.value))
-        if key not in known:
-            known[key] = expr(e.op, args, e.dtype, e.value)
-            for a in args:
-                uses[id(a)] = uses.get(id(a), 0) + 1
-        canonical[id(e)] = known[key]
-        keep.append(e)
-        return known[key]
-
-    lets: list[tuple[str, Expr]] = []
-    done: dict[int, Expr] = {}
-
-    def rebuild(e: Expr) -> Expr:
-        if not e.args:
-            return e
-        if id(e) not in done:
-            new = expr(e.op, tuple(rebuild(a) for a in e.args), e.dtype, e.value)
-            if uses.get(id(e), 0) > 1:
-                lets.append((f"t{len(lets)}", new))
-                new = var(lets[-1][0], e.dtype)
-            done[id(e)] = new
-        return done[id(e)]
-
-    merged = [merge(r) for r in roots]
-    for r in merged:
-        uses[id(r)] = uses.get(id(r), 0) + 1
-    results = [rebuild(r) for r in merged]
-    return tuple(lets), results

@@ -1,8 +1,10 @@
-"""exp, exp2, expm1: reduction by the nearest multiple of log 2, a polynomial, scaling by a power of two.
+"""exp, exp2, expm1: reduction by the nearest multiple of log 2, a polynomial, scaling by a power
+of two.
 
-x = n log 2 + r with |r| <= log(2)/2 (Cody and Waite, Software Manual for the Elementary Functions, 1980, ch. 6).
-log 2 is split so that n * ln2_hi is exact, with or without a fused fma. The result is scaled by two factors, so that
-denormal results are rounded once and 2**n never overflows before the product does.
+x = n log 2 + r with |r| <= log(2)/2 (Cody and Waite, Software Manual for the Elementary
+Functions, 1980, ch. 6). log 2 is split so that n * ln2_hi is exact, with or without a fused fma.
+The result is scaled by two factors, so that denormal results are rounded once and 2**n never
+overflows before the product does.
 """
 
 from __future__ import annotations
@@ -10,7 +12,17 @@ from __future__ import annotations
 import math
 
 from rlx.ir.expand.build import (
-    E, Wide, above, below, fma, layout, nearest, poly, power2, scale2, where,
+    E,
+    Wide,
+    above,
+    below,
+    fma,
+    layout,
+    nearest,
+    poly,
+    power2,
+    scale2,
+    where,
 )
 from rlx.ir.expand.coefficients import polynomial, split
 
@@ -73,7 +85,7 @@ def expm1_wide(r: Wide) -> E:
 
 
 def expm1_scaled(x: E, low: bool = True) -> E:
-    """exp(x) - 1 for ordinary x (not denormal, within the range of exp); without ``low``, a little less exact."""
+    """exp(x) - 1 for ordinary x within the range of exp; without ``low``, a little less exact."""
     n, r = reduce_ln2(x)
     half = power2(n - 1.0)
     # 2**n may overflow while the result does not, so everything is halved and doubled at the end

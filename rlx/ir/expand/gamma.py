@@ -1,16 +1,28 @@
 """lgamma and digamma.
 
 Both shift their argument by a recurrence: to [1.5, 2.5], where lgamma(2 + y) = y P(y) and
-digamma(2 + y) is a polynomial; arguments above 8 use Stirling's series, negative ones the reflection formulas (NIST
-Handbook of Mathematical Functions, 5.5 and 5.11). Errors are a few ulp of the largest term, which near the roots
-(1.4616... for digamma, the negative ones of both) is an absolute bound.
+digamma(2 + y) is a polynomial; arguments above 8 use Stirling's series, negative ones the
+reflection formulas (NIST Handbook of Mathematical Functions, 5.5 and 5.11). Errors are a few ulp
+of the largest term, which near the roots (1.4616... for digamma, the negative ones of both) is an
+absolute bound.
 """
 
 from __future__ import annotations
 
 import math
 
-from rlx.ir.expand.build import E, Wide, fma, layout, nearest, poly, signbit, two_prod, where, with_sign
+from rlx.ir.expand.build import (
+    E,
+    Wide,
+    fma,
+    layout,
+    nearest,
+    poly,
+    signbit,
+    two_prod,
+    where,
+    with_sign,
+)
 from rlx.ir.expand.coefficients import polynomial, split
 from rlx.ir.expand.log import log
 from rlx.ir.expand.trig import cos_wide, sin_wide
@@ -28,8 +40,11 @@ def _sin_cos_pi(a: E) -> tuple[Wide, Wide, E]:
     p = two_prod(h, a.like(pi[0]))
     r = Wide(p.hi, fma(h, pi[1], p.lo))
     s, c = sin_wide(r), cos_wide(r)
-    return Wide(where(swap, c.hi, s.hi), where(swap, c.lo, s.lo)), Wide(
-        where(swap, s.hi, c.hi), where(swap, s.lo, c.lo)), f
+    return (
+        Wide(where(swap, c.hi, s.hi), where(swap, c.lo, s.lo)),
+        Wide(where(swap, s.hi, c.hi), where(swap, s.lo, c.lo)),
+        f,
+    )
 
 
 def _shifted_product(a: E, n: E) -> E:
@@ -61,11 +76,14 @@ def lgamma(x: E) -> E:
 
 
 def _harmonic(a: E, n: E, negative: E) -> tuple[E, E]:
-    """digamma(a) - digamma(a - n) as a fraction, or digamma(1 + a) - digamma(a - n) where ``negative``."""
+    """digamma(a), or digamma(1 + a) where ``negative``, minus digamma(a - n), as a fraction."""
     one = a.like(1.0)
     both = a * (a + 1.0)
-    top = where(n < -1.5, where(negative, -one, -1.0 - (a + a)), where(n < -0.5, where(negative, a.like(0.0), -1.0),
-                                                                     where(negative, one, 0.0)))
+    top = where(
+        n < -1.5,
+        where(negative, -one, -1.0 - (a + a)),
+        where(n < -0.5, where(negative, a.like(0.0), -1.0), where(negative, one, 0.0)),
+    )
     bottom = where(n < -1.5, where(negative, a + 1.0, both), where(negative & (n < -0.5), 1.0, a))
     for i in range(1, 7):
         step, t = n > i - 0.5, a - float(i)

@@ -1,7 +1,7 @@
 """sinh, cosh, tanh and their inverses, from the kernels of exp, expm1 and log1p.
 
-Each value near zero is an odd function computed without cancellation: a polynomial for sinh, expm1 for tanh, log1p
-of an unevaluated sum for the inverses.
+Each value near zero is an odd function computed without cancellation: a polynomial for sinh,
+expm1 for tanh, log1p of an unevaluated sum for the inverses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,18 @@ from __future__ import annotations
 import math
 
 from rlx.ir.expand.build import (
-    E, Wide, below, fma, layout, poly, scale2, signbit, sqrt, two_sum, where, with_sign,
+    E,
+    Wide,
+    below,
+    fma,
+    layout,
+    poly,
+    scale2,
+    signbit,
+    sqrt,
+    two_sum,
+    where,
+    with_sign,
 )
 from rlx.ir.expand.coefficients import polynomial, split
 from rlx.ir.expand.exp import exp_core, expm1_scaled, reduce_ln2
@@ -54,7 +65,7 @@ def _identity(x: E) -> float:
 
 
 def _vast(x: E) -> float:
-    """Above this, sqrt(x^2 + 1) and sqrt(x^2 - 1) round to x, and 1 + x to x; its square does not overflow."""
+    """Above this, sqrt(x^2 +- 1) and 1 + x round to x; its square does not overflow."""
     return 2.0**30 if x.dtype.bits == 32 else 2.0**60
 
 

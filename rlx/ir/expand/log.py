@@ -1,8 +1,9 @@
-"""log, log1p, log2, log10: x = 2**k m with m in [sqrt(1/2), sqrt(2)], then the series of atanh in (m - 1)/(m + 1).
+"""log, log1p, log2, log10: x = 2**k m with m in [sqrt(1/2), sqrt(2)], then the series of atanh in
+(m - 1)/(m + 1).
 
-With f = m - 1, s = f/(2 + f):  log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)),  R(z) = z (2/3 + 2/5 z + ...), the
-arrangement of Ng (as published in K. C. Ng, "log and friends", Sun Microsystems, 1986-93): f and f^2/2 carry the
-result, and the rounding errors of s and R are small beside them.
+With f = m - 1, s = f/(2 + f):  log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)),  R(z) = z (2/3 + 2/5
+z + ...), the arrangement of Ng (as published in K. C. Ng, "log and friends", Sun Microsystems,
+1986-93): f and f^2/2 carry the result, and the rounding errors of s and R are small beside them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,26 @@ from __future__ import annotations
 import math
 
 from rlx.ir.expand.build import (
-    E, Layout, bits, fast_two_sum, fma, from_bits, integer, layout, poly, sbits, two_prod, two_sum, where,
+    E,
+    Layout,
+    bits,
+    fast_two_sum,
+    fma,
+    from_bits,
+    integer,
+    layout,
+    poly,
+    sbits,
+    two_prod,
+    two_sum,
+    where,
 )
 from rlx.ir.expand.coefficients import polynomial, split
 
 
 def _float_bits(value: float, f: Layout) -> int:
     from numpy import array
+
     return int(array(value, f.dtype.numpy).view(f.unsigned.numpy))
 
 
@@ -100,7 +114,7 @@ def _scaled(x: E, k_parts: tuple[float, float], base: tuple[float, float]) -> E:
     """k * (k_parts) + log(m) * (base), both constants as hi + lo."""
     k, m = normalise(x)
     f = m - 1.0
-    half, rest = _series(f)
+    _, rest = _series(f)
     # log(m) as hi + lo: f - f^2/2 rounded, and what that and the series left over
     square = two_prod(0.5 * f, f)
     head = fast_two_sum(f, -square.hi)

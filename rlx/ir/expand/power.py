@@ -1,8 +1,9 @@
 """pow and hypot.
 
-pow is exp(y log x) with the logarithm carried in two words: 2 atanh(s) with s = (m - 1)/(m + 1) as hi + lo, its
-series summed in two words for the two leading terms. |y log x| is below 746, so about 10 extra bits are needed and
-the logarithm has more (relative error about 2**-65 in float64, 2**-32 in float32).
+pow is exp(y log x) with the logarithm carried in two words: 2 atanh(s) with s = (m - 1)/(m + 1)
+as hi + lo, its series summed in two words for the two leading terms. |y log x| is below 746, so
+about 10 extra bits are needed and the logarithm has more (relative error about 2**-65 in float64,
+2**-32 in float32).
 """
 
 from __future__ import annotations
@@ -10,8 +11,23 @@ from __future__ import annotations
 import math
 
 from rlx.ir.expand.build import (
-    E, Wide, above, below, fast_two_sum, floor, fma, horner, layout, scale2, signbit, sqrt, two_prod, two_sum, where,
-    wide_mul, with_sign,
+    E,
+    Wide,
+    above,
+    below,
+    fast_two_sum,
+    floor,
+    fma,
+    horner,
+    layout,
+    scale2,
+    signbit,
+    sqrt,
+    two_prod,
+    two_sum,
+    where,
+    wide_mul,
+    with_sign,
 )
 from rlx.ir.expand.coefficients import polynomial, split
 from rlx.ir.expand.exp import exp_core, reduce_ln2
@@ -45,11 +61,11 @@ def exp_wide(p: Wide, low: float, high: float) -> tuple[E, E]:
 
 
 def pow_(x: E, y: E) -> E:
-    """x**y with every special value of C: pow(1, y) = pow(x, 0) = 1 even for NaN; x < 0 needs an integral y."""
+    """x**y with the special values of C: 1**y = x**0 = 1 even for NaN; x < 0 needs an integral y."""
     f = layout(x)
     a = abs(x)
     edge = a.eq(0.0) | a.eq(math.inf)
-    bound = 2.0 ** (f.mant + 12)           # |log x| is at least about 2**-mant-1 unless x = 1
+    bound = 2.0 ** (f.mant + 12)  # |log x| is at least about 2**-mant-1 unless x = 1
     log_a = log_wide(where(edge, 1.0, a))
     yc = above(below(y, bound), -bound)
     p = two_prod(yc, log_a.hi)
@@ -67,7 +83,7 @@ def pow_(x: E, y: E) -> E:
 
 
 def hypot(x: E, y: E) -> E:
-    """sqrt(x^2 + y^2) without overflow or underflow on the way; infinite if either side is, even beside NaN."""
+    """sqrt(x^2 + y^2) without overflow on the way; infinite if either side is, even beside NaN."""
     f = layout(x)
     a, b = abs(x), abs(y)
     most, least = where(a > b, a, b), where(a > b, b, a)

@@ -1,8 +1,9 @@
 """erf, erfc, erfinv.
 
-erfc(x) = exp(-x^2) g(t)/(1 + 2x) with t = (x - k)/(x + k), which maps [0, infinity] to [-1, 1] (Shepherd and Laframboise,
-Math. Comp. 36, 1981, with k = 3.75); x^2 is carried in two words into the exponential. erfinv(x) = x P(w) with
-w = -log(1 - x^2) (Giles, GPU Computing Gems, 2011, ch. 10), the polynomials refitted for each dtype.
+erfc(x) = exp(-x^2) g(t)/(1 + 2x) with t = (x - k)/(x + k), which maps [0, infinity] to [-1, 1]
+(Shepherd and Laframboise, Math. Comp. 36, 1981, with k = 3.75); x^2 is carried in two words into
+the exponential. erfinv(x) = x P(w) with w = -log(1 - x^2) (Giles, GPU Computing Gems, 2011, ch.
+10), the polynomials refitted for each dtype.
 """
 
 from __future__ import annotations
@@ -10,7 +11,22 @@ from __future__ import annotations
 import math
 
 from rlx.ir.expand.build import (
-    E, Wide, above, below, fast_two_sum, fma, horner, layout, poly, scale2, signbit, sqrt, two_prod, two_sum, where, with_sign,
+    E,
+    Wide,
+    above,
+    below,
+    fast_two_sum,
+    fma,
+    horner,
+    layout,
+    poly,
+    scale2,
+    signbit,
+    sqrt,
+    two_prod,
+    two_sum,
+    where,
+    with_sign,
 )
 from rlx.ir.expand.coefficients import polynomial
 from rlx.ir.expand.exp import exp_core, exp_fast, reduce_ln2
@@ -78,7 +94,7 @@ def erfinv(x: E) -> E:
     # erfinv(x)/x as 3/2, 3 or 5 (exact) and a small remainder
     near, tail = w < 6.0, horner(root - 3.0, polynomial("erfinv_tail", x.dtype))
     offset = where(near, x.like(1.5), 3.0)
-    if x.dtype.bits == 64:                 # w is at most 17.4 in float32
+    if x.dtype.bits == 64:  # w is at most 17.4 in float32
         far = root > 4.18
         tail = where(far, horner(root - 5.0, polynomial("erfinv_far", x.dtype)), tail)
         offset = where(far, 5.0, offset)
@@ -86,4 +102,6 @@ def erfinv(x: E) -> E:
     value = fma(x, offset, x * rest)
     value = where(a < 0.75, middle, value)
     value = where(a < layout(x).eps, x * (math.sqrt(math.pi) / 2.0), value)
-    return where(a < 1.0, value, where(a.eq(1.0), with_sign(x.like(math.inf), signbit(x)), math.nan))
+    return where(
+        a < 1.0, value, where(a.eq(1.0), with_sign(x.like(math.inf), signbit(x)), math.nan)
+    )

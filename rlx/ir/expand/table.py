@@ -14,8 +14,9 @@ Formula = Callable[..., E]
 class Entry:
     """A formula for every argument of a function of ``arity`` arguments.
 
-    A function with a rare, costly case also has the form of it with a branch: ``common`` holds except where the
-    condition of ``rare(*args)`` does, and there the formula that ``rare`` returns beside it holds.
+    A function with a rare, costly case also has the form of it with a branch: ``common`` holds
+    except where the condition of ``rare(*args)`` does, and there the formula that ``rare``
+    returns beside it holds.
     """
 
     formula: Formula

@@ -1,7 +1,7 @@
 """sin, cos, tan and their inverses.
 
-The kernels on [-pi/4, pi/4] take the reduced argument as hi + lo. The inverses map their argument to a short interval
-with one division (atan, atan2) or one square root (asin, acos).
+The kernels on [-pi/4, pi/4] take the reduced argument as hi + lo. The inverses map their argument
+to a short interval with one division (atan, atan2) or one square root (asin, acos).
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ from collections.abc import Callable
 
 from rlx.ir.expand import reduce
 from rlx.ir.expand.build import (
-    E, Wide, below, fast_two_sum, fma, layout, nearest, poly, signbit, sqrt, where, with_sign,
+    E,
+    Wide,
+    below,
+    fast_two_sum,
+    fma,
+    layout,
+    nearest,
+    poly,
+    signbit,
+    sqrt,
+    where,
+    with_sign,
 )
 from rlx.ir.expand.coefficients import polynomial, split
 
@@ -54,38 +65,43 @@ def cos_wide(r: Wide) -> Wide:
 
 def sin_with(reduction: Reduction) -> Callable[[E], E]:
     """sin by a given reduction."""
+
     def sin(x: E) -> E:
-        n, r = reduction(x)
-        q = reduce.quadrant(n)
+        q, r = reduction(x)
         value = where((q & 1).ne(0), cos_kernel(r), sin_kernel(r))
         value = with_sign(value, (q & 2) << (layout(x).unsigned.bits - 2))
         return where(abs(x) < _identity(x), x, value)
+
     return sin
 
 
 def cos_with(reduction: Reduction) -> Callable[[E], E]:
     """cos by a given reduction."""
+
     def cos(x: E) -> E:
-        n, r = reduction(x)
-        q = reduce.quadrant(n) + 1
+        q, r = reduction(x)
+        q = q + 1
         value = where((q & 1).ne(0), cos_kernel(r), sin_kernel(r))
         return with_sign(value, (q & 2) << (layout(x).unsigned.bits - 2))
+
     return cos
 
 
 def tan_with(reduction: Reduction) -> Callable[[E], E]:
     """tan by a given reduction: sin/cos, or -cos/sin in odd quadrants."""
+
     def tan(x: E) -> E:
-        n, r = reduction(x)
-        odd = (reduce.quadrant(n) & 1).ne(0)
+        q, r = reduction(x)
+        odd = (q & 1).ne(0)
         s, c = sin_wide(r), cos_wide(r)
         a = Wide(where(odd, -c.hi, s.hi), where(odd, -c.lo, s.lo))
         b = Wide(where(odd, s.hi, c.hi), where(odd, s.lo, c.lo))
         inverse = 1.0 / b.hi
-        q = a.hi * inverse
+        t = a.hi * inverse
         # Newton's correction of the quotient, with the low parts of both
-        rest = fma(-q, b.hi, a.hi) + fma(-q, b.lo, a.lo)
-        return where(abs(x) < _identity(x), x, fma(rest, inverse, q))
+        rest = fma(-t, b.hi, a.hi) + fma(-t, b.lo, a.lo)
+        return where(abs(x) < _identity(x), x, fma(rest, inverse, t))
+
     return tan
 
 
@@ -97,25 +113,31 @@ def _identity(x: E) -> float:
 sin, cos, tan = (f(reduce.moderate) for f in (sin_with, cos_with, tan_with))
 
 
-def rare(kernel: Callable[[Reduction], Callable[[E], E]]) -> Callable[[E], tuple[E, Callable[[E], E]]]:
-    """The condition and the formula for arguments too large for the moderate reduction (infinities and NaN too)."""
+def rare(
+    kernel: Callable[[Reduction], Callable[[E], E]],
+) -> Callable[[E], tuple[E, Callable[[E], E]]]:
+    """The condition and the formula for arguments beyond the moderate range, infinities among them."""
+
     def split_off(x: E) -> tuple[E, Callable[[E], E]]:
         return abs(x) >= reduce.moderate_limit(x.dtype), kernel(reduce.huge)
+
     return split_off
 
 
 def folded(kernel: Callable[[Reduction], Callable[[E], E]]) -> Callable[[E], E]:
     """One formula for every argument: both reductions, then one kernel."""
+
     def either(x: E) -> tuple[E, Wide]:
         big = abs(x) >= reduce.moderate_limit(x.dtype)
         n, r = reduce.moderate(x)
         m, s = reduce.huge(x)
         return where(big, m, n), Wide(where(big, s.hi, r.hi), where(big, s.lo, r.lo))
+
     return kernel(either)
 
 
 def _fast_reduction(x: E) -> tuple[E, E]:
-    """Cody-Waite without a low part; arguments beyond the moderate range count as 0 (infinities give NaN)."""
+    """Cody-Waite without a low part; arguments beyond the moderate range count as 0."""
     x = where(abs(x) < reduce.moderate_limit(x.dtype), x, x - x)
     n, r = nearest(x * split("twooverpi", x.dtype)[0]), x
     for piece in split("halfpi", x.dtype):
@@ -171,15 +193,20 @@ def atan(x: E) -> E:
 
 
 def atan2(y: E, x: E) -> E:
-    """The angle of the point (x, y), in [-pi, pi], with the conventions of C for zeros and infinities."""
+    """The angle of the point (x, y), in [-pi, pi]; zeros and infinities as in C."""
     f = layout(x)
     a, b = abs(y), abs(x)
-    # infinite sides become 1 and the others 0; then a + b must not overflow and a quotient not lose denormal bits
+    # infinite sides become 1 and the others 0; then a + b must not overflow and a quotient not
+    # lose denormal bits
     endless = a.eq(math.inf) | b.eq(math.inf)
     p = where(endless, where(a.eq(math.inf), a.like(1.0), 0.0), a)
     q = where(endless, where(b.eq(math.inf), a.like(1.0), 0.0), b)
     most = where(p > q, p, q)
-    scale = where(most > f.largest * 0.25, a.like(0.25), where(most < f.tiny / f.eps, a.like(1.0 / f.eps), 1.0))
+    scale = where(
+        most > f.largest * 0.25,
+        a.like(0.25),
+        where(most < f.tiny / f.eps, a.like(1.0 / f.eps), 1.0),
+    )
     angle = where(p.eq(0.0), 0.0, _atan_ratio(p * scale, q * scale))
     hi, lo = split("pi", x.dtype)
     left = signbit(x).ne(0)

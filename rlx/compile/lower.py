@@ -1,0 +1,306 @@
+"""Lower: MIR -> LIR. Plans storage and kernels of a graph and its sub-graphs and orders them as program steps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes, stages
+from rlx.compile.index import Indexer
+from rlx.compile.nest import ROW_LOCAL, Made, Nest
+from rlx.compile.special import Special
+from rlx.core.caps import Caps
+from rlx.core.dtype import DType, bool_, int32, int64
+from rlx.ir import loop as L
+from rlx.ir.graph import Graph, Node, Value
+
+
+def lower(graph: Graph, caps: Caps, name: str = "main") -> L.Program:
+    """The program of a legal graph: inputs and outputs by slot, temps not yet placed."""
+    work = _Lowering(caps)
+    buffers = {}
+    for slot, v in enumerate(graph.inputs):
+        buffers[v] = work.buffer(f"in{slot}", v.dtype, _size(v), "input", slot)
+    targets = [work.buffer(f"out{slot}", v.dtype, _size(v), "output", slot) for slot, v in enumerate(graph.outputs)]
+    steps = work.graph(graph, buffers, targets, {})
+    return L.Program(name, tuple(work.buffers.values()), tuple(steps))
+
+
+def _size(v: Value) -> int:
+    n = 1
+    for d in sizes(v):
+        n *= d
+    return n
+
+
+@dataclass
+class _Scope:
+    """One graph being lowered: its plan, where each value lives, and which carried inputs may be overwritten."""
+
+    plan: Plan
+    names: dict[Value, str]
+    outputs: set[Value]
+    in_place: dict[Value, Value] = field(default_factory=dict)
+
+
+class _Lowering:
+    def __init__(self, caps: Caps) -> None:
+        self.caps = caps
+        self.index: DType = int64 if caps.index_bits == 64 else int32
+        self.buffers: dict[str, L.Buffer] = {}
+        self.kernels: dict[Any, L.Kernel] = {}
+        self.counter = 0
+
+    def buffer(self, name: str, dtype: DType, size: int, role: str, slot: int = 0) -> str:
+        self.buffers[name] = L.Buffer(name, dtype, size, role, slot)
+        return name
+
+    def temp(self, dtype: DType, size: int) -> str:
+        self.counter += 1
+        return self.buffer(f"t{self.counter}", dtype, size, "temp")
+
+    # Graphs
+
+    def graph(self, g: Graph, given: dict[Value, str], targets: Sequence[str], carried: dict[Value, int]) -> list[L.Step]:
+        """Steps that leave output k in ``targets[k]``.
+
+        ``carried`` maps an input to the output that takes its place in the next iteration: when every read of the input
+        comes before that output is written, both share one buffer (``targets`` names the input's own buffer).
+        """
+        plan = fuse(g, self.index)
+        scope = _Scope(plan, dict(given), set(g.outputs))
+        copies = self._assign_outputs(g, scope, targets, carried)
+        steps: list[L.Step] = []
+        for k, piece in enumerate(plan.pieces):
+            steps.extend(self._piece(piece, scope, plan.pieces[k + 1:]))
+        return steps + self._copies(copies, scope)
+
+    def _assign_outputs(self, g: Graph, scope: _Scope, targets: Sequence[str],
+                        carried: dict[Value, int]) -> list[tuple[str, Value]]:
+        """Compute results in their target where that is possible; list the copies that remain."""
+        copies: list[tuple[str, Value]] = []
+        owner = {k: v for v, k in carried.items()}
+        for k, (v, target) in enumerate(zip(g.outputs, targets, strict=True)):
+            root = scope.plan.views.get(v, v)
+            old = owner.get(k)
+            if root in scope.names or (old is not None and not self._may_overwrite(old, root, g, scope.plan)):
+                copies.append((target, root))
+                continue
+            scope.names[root] = target
+            if old is not None:
+                scope.in_place[root] = old
+        return copies
+
+    def _copies(self, copies: list[tuple[str, Value]], scope: _Scope) -> list[L.Step]:
+        """Move results to their targets; through temps where a target is still to be read as a source."""
+        sources = [(t, self._name(v, scope)) for t, v in copies]
+        sources = [(t, s) for t, s in sources if t != s]
+        written = {t for t, _ in sources}
+        steps: list[L.Step] = []
+        moved = []
+        for t, s in sources:
+            if s in written:
+                b = self.buffers[s]
+                temp = self.temp(b.dtype, b.size)
+                steps.append(L.Copy(temp, s))
+                s = temp
+            moved.append(L.Copy(t, s))
+        return steps + list(moved)
+
+    def _may_overwrite(self, old: Value, new: Value, g: Graph, plan: Plan) -> bool:
+        """Whether ``new`` can be written into the storage of the carried input ``old``."""
+        if old.type.dtype != new.type.dtype or sizes_count(old) != sizes_count(new):
+            return False
+        if old in (plan.views.get(v, v) for v in g.outputs):
+            return False
+        names = {old} | {v for v, x in plan.views.items() if x is old}
+        at = next(k for k, p in enumerate(plan.pieces) if new in p.values())
+        for later in plan.pieces[at + 1:]:
+            if names & _reads(later):
+                return False
+        writer = plan.pieces[at]
+        if isinstance(writer, Opaque):
+            n = writer.node
+            base = plan.views.get(n.args[0], n.args[0]) if n.op == "scatter" else None
+            if base is not old:
+                return not (names & _reads(writer)) and n.op not in ("while", "loop", "cond")
+            inline = [r for a in n.args[1:] for r in _storage_of(a, plan)]
+            return old not in inline
+        return self._reads_in_place(writer, names, new)
+
+    def _reads_in_place(self, g: Group, names: set[Value], new: Value) -> bool:
+        member = g.member(new)
+        assert member is not None
+        if member.kind != "point":
+            return not any(u in names for m in g.members for u, _ in m.reads)
+        need = stages(g)
+        expected = outer_vars(Indexer(self.index), g.outer)
+        return all(u not in names or (index == expected and sizes(u) == g.outer and need[m.value] <= need[new])
+                   for m in g.members for u, index in m.reads)
+
+    # Pieces
+
+    def _piece(self, piece: Piece, scope: _Scope, later: Sequence[Piece]) -> list[L.Step]:
+        if isinstance(piece, Group):
+            return self._group(piece, scope, later)
+        n = piece.node
+        if n.op == "native":
+            return [self._native(n, scope)]
+        if n.op == "while":
+            return self._while(n, scope)
+        if n.op == "loop":
+            return self._repeat(n, scope)
+        if n.op == "cond":
+            return self._cond(n, scope)
+        return self._special(n, scope)
+
+    def _group(self, g: Group, scope: _Scope, later: Sequence[Piece]) -> list[L.Step]:
+        outside = set().union(*map(_reads, later)) if later else set()
+        outside = {scope.plan.views.get(v, v) for v in outside}
+        outputs = {scope.plan.views.get(v, v) for v in scope.outputs}
+        need = stages(g)
+        kept: set[Value] = set()
+        for m in g.members:
+            rows = m.kind == "row" and any(need[c.value] > need[m.value] and any(u is m.value for u, _ in c.reads)
+                                           for c in g.members)
+            big = rows and _count(g.inner or ()) * m.value.dtype.itemsize > ROW_LOCAL
+            if m.value in outside or m.value in outputs or m.kind == "total" or big:
+                kept.add(m.value)
+        overwritten = {scope.in_place[m.value] for m in g.members if m.value in scope.in_place}
+        nest = Nest("k", g, scope.plan.stored, scope.plan.views, scope.plan.users, kept, overwritten, self.index)
+        return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))
+
+    def _special(self, n: Node, scope: _Scope) -> list[L.Step]:
+        stored = scope.plan.stored
+        steps: list[L.Step] = []
+        if n.op == "scatter":
+            out, base = self._name(n.outs[0], scope), self._name(n.args[0], scope)
+            if out != base:
+                steps.append(L.Copy(out, base))
+        made = Special("k", n, lambda v: v in stored, scope.plan.views, scope.plan.users, self.index).build()
+        return steps + self._launches(made, scope, n.op)
+
+    def _launches(self, made: Sequence[Made], scope: _Scope, label: str) -> list[L.Step]:
+        scratch: dict[str, str] = {}
+        steps: list[L.Step] = []
+        for k, m in enumerate(made):
+            names = []
+            for key, p in zip(m.bound, m.kernel.params, strict=True):
+                if isinstance(key, str):
+                    if key not in scratch:
+                        scratch[key] = self.temp(p.dtype, p.size)
+                    names.append(scratch[key])
+                else:
+                    names.append(self._name(key, scope))
+            steps.append(L.Launch(self._kernel(m.kernel, label + ("_total" if k else "")), tuple(names)))
+        return steps
+
+    def _kernel(self, k: L.Kernel, label: str) -> L.Kernel:
+        """One kernel for equal bodies, under a name that says what it does."""
+        key = (k.params, k.body)
+        found = self.kernels.get(key)
+        if found is None:
+            digest = hashlib.sha256(repr(key).encode()).hexdigest()[:8]
+            found = self.kernels[key] = L.Kernel(f"{label[:40]}_{digest}", k.params, k.body, k.notes)
+        return found
+
+    def _name(self, v: Value, scope: _Scope) -> str:
+        v = scope.plan.views.get(v, v)
+        if v not in scope.names:
+            scope.names[v] = self.temp(v.dtype, _size(v))
+        return scope.names[v]
+
+    # Steps of their own
+
+    def _native(self, n: Node, scope: _Scope) -> L.Step:
+        names = tuple([self._name(v, scope) for v in (*n.args, *n.outs)])
+        types = tuple([(v.dtype, sizes(v)) for v in (*n.args, *n.outs)])
+        return L.Native(n.attr("claim"), names, types, len(n.args), n.attr("attrs"))
+
+    def _while(self, n: Node, scope: _Scope) -> list[L.Step]:
+        carry = n.attr("carry")
+        state, steps = self._state(n.args[:carry], n.outs, scope)
+        rest = [self._name(v, scope) for v in n.args[carry:]]
+        head, body = n.graphs
+        pred = self.temp(head.outputs[0].dtype, 1)
+        test = self.graph(head, dict(zip(head.inputs, state + rest, strict=True)), [pred], {})
+        work = self.graph(body, dict(zip(body.inputs, state + rest, strict=True)), state,
+                          {v: k for k, v in enumerate(body.inputs[:carry])})
+        return [*steps, L.While(tuple(test), pred, tuple(work))]
+
+    def _repeat(self, n: Node, scope: _Scope) -> list[L.Step]:
+        carry = n.attr("carry")
+        count, inits, rest = n.args[0], n.args[1:1 + carry], n.args[1 + carry:]
+        state, steps = self._state(inits, n.outs, scope)
+        fixed = [self._name(v, scope) for v in rest]
+        (body,) = n.graphs
+        counter = self.temp(int64, 1)
+        names = [counter, *state, *fixed]
+        work = self.graph(body, dict(zip(body.inputs, names, strict=True)), state,
+                          {v: k for k, v in enumerate(body.inputs[1:1 + carry])})
+        times: int | str = int(count.node.attr("value")) if count.node.op == "const" else self._name(count, scope)
+        return [*steps, L.Repeat(times, counter, tuple(work))]
+
+    def _state(self, inits: Sequence[Value], outs: Sequence[Value], scope: _Scope) -> tuple[list[str], list[L.Step]]:
+        """Buffers that hold what a loop carries, filled with the first values."""
+        names = [self._name(o, scope) for o in outs]
+        return names, [L.Copy(d, self._name(v, scope)) for d, v in zip(names, inits, strict=True)]
+
+    def _cond(self, n: Node, scope: _Scope) -> list[L.Step]:
+        """``switch``: a chain of two-way branches on ``index == k``."""
+        targets = [self._name(o, scope) for o in n.outs]
+        operands = [self._name(v, scope) for v in n.args[1:]]
+        index = self._name(n.args[0], scope)
+        branches = [self.graph(g, dict(zip(g.inputs, operands, strict=True)), targets, {}) for g in n.graphs]
+        steps = branches[-1]
+        for k in range(len(branches) - 2, -1, -1):
+            pred = self.temp(bool_, 1)
+            steps = [L.Launch(self._is(k, n.args[0].dtype), (index, pred)),
+                     L.Branch(pred, tuple(branches[k]), tuple(steps))]
+        return steps
+
+    def _is(self, k: int, dtype: DType) -> L.Kernel:
+        zero = L.const(0, self.index)
+        same = L.expr("eq", (L.load("b0", zero, dtype), L.const(k, dtype)), bool_)
+        return self._kernel(L.Kernel("k", (L.Param("b0", dtype, 1, "r"), L.Param("b1", bool_, 1, "w")),
+                                     (L.Store("b1", zero, same),), f"index == {k}"), "is")
+
+
+
+
+def _count(shape: Sequence[int]) -> int:
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+def sizes_count(v: Value) -> int:
+    """Number of elements of a value."""
+    return _count(sizes(v))
+
+
+def _reads(p: Piece) -> set[Value]:
+    """Stored values that a piece loads."""
+    if isinstance(p, Opaque):
+        return set(p.reads)
+    return {u for m in p.members for u, _ in m.reads}
+
+
+def _storage_of(v: Value, plan: Plan) -> list[Value]:
+    """The stored values that an inlined operand reads."""
+    out: list[Value] = []
+    stack, seen = [v], set()
+    while stack:
+        u = stack.pop()
+        root = plan.views.get(u, u)
+        if root in plan.stored:
+            out.append(root)
+        elif u not in seen:
+            seen.add(u)
+            stack.extend(u.node.args)
+    return out
+
+

@@ -1,0 +1,67 @@
+"""Legalization rules: named rewrites that keep the meaning, and how a device spells a pointwise primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlx.core.caps import Caps
+from rlx.core.dtype import DType, bfloat16, float16, float32, float64
+from rlx.ir.expand import expansion
+from rlx.ir.graph import Node, Value
+from rlx.ir.prim import TRANSCENDENTAL
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The outputs a rule gives in place of a node's, and the rule's name."""
+
+    rule: str
+    outs: Sequence[Value]
+
+
+Rule = Callable[[Node, tuple[Value, ...], Caps], Sequence[Value] | None]
+#: Rules in the order they are tried; a rule is named for what it gives.
+RULES: dict[str, Rule] = {}
+
+
+def rule(name: str) -> Callable[[Rule], Rule]:
+    """Register a rewrite under its name."""
+    def wrap(f: Rule) -> Rule:
+        RULES[name] = f
+        return f
+    return wrap
+
+
+def apply(n: Node, args: tuple[Value, ...], caps: Caps) -> Rewritten | None:
+    """The first rule that rewrites this node for a device with these capabilities, if any does."""
+    for name, f in RULES.items():
+        outs = f(n, args, caps)
+        if outs is not None:
+            return Rewritten(name, outs)
+    return None
+
+
+def spelling(n: Node, caps: Caps) -> tuple[bool, str] | None:
+    """How a pointwise node is computed: (whether that is a rewrite, by what), or None where it cannot be."""
+    dtype = n.args[0].dtype if n.op != "select" else n.args[1].dtype
+    if dtype not in caps.dtypes and not _widened(dtype, caps):
+        return None
+    if dtype.is_complex and n.op not in _PLAIN_COMPLEX:
+        return (True, "complex-to-pairs") if dtype in caps.spells.get(n.op, ()) else None
+    if dtype in caps.spells.get(n.op, ()) and not (n.op in TRANSCENDENTAL and dtype.is_float and _expandable(n.op, dtype)):
+        return (False, "generated kernel")
+    if dtype.is_float and _expandable(n.op, dtype):
+        return (True, f"{n.op}-expansion")
+    return (False, "generated kernel") if dtype in caps.spells.get(n.op, ()) else None
+
+
+def _expandable(op: str, dtype: DType) -> bool:
+    return expansion(op, float64 if dtype == float64 else float32) is not None
+
+
+def _widened(dtype: DType, caps: Caps) -> bool:
+    return dtype in (float16, bfloat16) and caps.computes(float32)
+
+
+_PLAIN_COMPLEX = frozenset(("add", "sub", "neg", "real", "imag", "conj", "complex", "select", "eq", "ne", "isnan"))

@@ -1,0 +1,213 @@
+"""Simplify: the same graph with less movement and no work that cancels.
+
+``reshape(reshape(x))`` -> ``reshape(x)``; ``reshape(a + b)`` -> ``reshape(a) + reshape(b)``;
+``dot(permute(x), y)`` -> ``dot(x, y)`` on other axes; ``x * 1`` -> ``x``; ``cast(cast(x))`` where the first is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx.core.dtype import DType
+from rlx.core.shape import Shape
+from rlx.ir.graph import UNIQUE, Graph, Node, Type, Value, clone, node, rebuild
+from rlx.ir.prim import POINTWISE
+
+Rule = Callable[[Node, tuple[Value, ...]], Value | None]
+
+
+def simplify(graph: Graph) -> Graph:
+    """Apply the rules from arguments to users until nothing changes; sub-graphs too."""
+    def make(n: Node, args: tuple[Value, ...]) -> Sequence[Value]:
+        if n.op in UNIQUE:
+            return n.outs
+        for rule in _RULES.get(n.op, ()):
+            out = rule(n, args)
+            if out is not None:
+                return (_again(out),)
+        graphs = tuple([simplify(g) for g in n.graphs]) if n.graphs else n.graphs
+        return clone(n, args, graphs=graphs).outs
+
+    return Graph(graph.inputs, rebuild(graph.outputs, {v: v for v in graph.inputs}, make), graph.name)
+
+
+def _again(v: Value) -> Value:
+    """Apply the rules to a node that a rule has just made."""
+    n = v.node
+    for rule in _RULES.get(n.op, ()):
+        out = rule(n, n.args)
+        if out is not None and out is not v:
+            return _again(out)
+    return v
+
+
+def _make(op: str, args: tuple[Value, ...], like: Node, type_: Type, **attrs: Any) -> Value:
+    return node(op, args, (type_,), attrs=tuple(sorted(attrs.items())), where=like.where).outs[0]
+
+
+# Movement
+
+def join_reshapes(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``reshape(reshape(x))`` -> ``reshape(x)``; a reshape to the same shape -> ``x``."""
+    (x,) = args
+    if x.shape == n.types[0].shape:
+        return x
+    if x.node.op == "reshape":
+        return _reshape(x.node.args[0], n.types[0].shape, n)
+    return None
+
+
+def _reshape(x: Value, shape: Shape, like: Node) -> Value:
+    if x.shape == shape:
+        return x
+    if x.node.op == "reshape":
+        return _reshape(x.node.args[0], shape, like)
+    return _make("reshape", (x,), like, Type(x.dtype, shape), shape=shape)
+
+
+def sink_reshape(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``reshape(f(a, b))`` -> ``f(reshape(a), reshape(b))`` for pointwise f, so that it meets storage, where it is free."""
+    (x,) = args
+    if x.node.op not in POINTWISE:
+        return None
+    shape = n.types[0].shape
+    moved = tuple([_again(_reshape(a, shape, n)) for a in x.node.args])
+    return node(x.node.op, moved, (Type(x.dtype, shape),), attrs=x.node.attrs, where=x.node.where).outs[0]
+
+
+def reshape_of_broadcast(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``reshape(broadcast(scalar))`` -> ``broadcast(scalar)``; size-1 axes move through a broadcast."""
+    (x,) = args
+    if x.node.op != "broadcast":
+        return None
+    inner, shape = x.node.args[0], n.types[0].shape
+    if all(d == 1 for d in inner.shape):
+        flat = _reshape(inner, (), n)
+        return _make("broadcast", (flat,), n, Type(x.dtype, shape), shape=shape)
+    lead = len(x.shape) - len(inner.shape)
+    source = (1,) * lead + inner.shape
+    kept = [(d, s) for d, s in zip(x.shape, source, strict=True) if d != 1]
+    if [d for d in shape if d != 1] != [d for d, _ in kept]:
+        return None
+    it = iter(kept)
+    new = tuple(1 if d == 1 else next(it)[1] for d in shape)
+    return _make("broadcast", (_reshape(inner, new, n),), n, Type(x.dtype, shape), shape=shape)
+
+
+def join_permutes(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``permute(permute(x))`` -> ``permute(x)``; the identity order -> ``x``."""
+    (x,) = args
+    axes = n.attr("axes")
+    if axes == tuple(range(len(axes))):
+        return x
+    if x.node.op == "permute":
+        inner = x.node.attr("axes")
+        return _make("permute", x.node.args, n, n.types[0], axes=tuple(inner[a] for a in axes))
+    return None
+
+
+def permute_to_reshape(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """A permutation that only moves size-1 axes -> ``reshape``."""
+    (x,) = args
+    axes = [a for a in n.attr("axes") if x.shape[a] != 1]
+    return _reshape(x, n.types[0].shape, n) if axes == sorted(axes) else None
+
+
+def join_broadcasts(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``broadcast(broadcast(x))`` -> ``broadcast(x)``; to the same shape -> ``x``."""
+    (x,) = args
+    if x.shape == n.types[0].shape:
+        return x
+    if x.node.op == "broadcast":
+        return _make("broadcast", x.node.args, n, n.types[0], shape=n.types[0].shape)
+    return None
+
+
+# Arithmetic
+
+def drop_cast(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """A cast to the same dtype -> ``x``; ``cast(cast(x, wider))`` -> one cast."""
+    (x,) = args
+    if x.dtype == n.types[0].dtype:
+        return x
+    if x.node.op == "cast" and _exact(x.node.args[0].dtype, x.dtype) and n.types[0].dtype.kind != "b":
+        inner = x.node.args[0]
+        if inner.dtype == n.types[0].dtype:
+            return inner
+        return _make("cast", (inner,), n, n.types[0], dtype=n.types[0].dtype)
+    return None
+
+
+def _exact(a: DType, b: DType) -> bool:
+    """Whether every value of ``a`` is a value of ``b``, with the same kind of rounding after."""
+    return a.kind == b.kind and a.bits < b.bits and "bfloat16" not in (a.name, b.name)
+
+
+def _is(v: Value, number: float) -> bool:
+    n = v.node
+    while n.op in ("broadcast", "reshape", "cast"):
+        n = n.args[0].node
+    return n.op == "const" and n.attr("value") == number and not (n.attr("value") == 0 and str(n.attr("value"))[0] == "-")
+
+
+def drop_one(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``x * 1``, ``1 * x``, ``x / 1`` -> ``x``."""
+    if _is(args[1], 1):
+        return args[0]
+    return args[1] if n.op == "mul" and _is(args[0], 1) else None
+
+
+def drop_zero(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``x - 0`` -> ``x``; ``x + 0`` -> ``x`` for integers (``-0.0 + 0`` is not ``-0.0``)."""
+    if n.op == "sub" and _is(args[1], 0):
+        return args[0]
+    if n.op == "add" and n.types[0].dtype.is_integer:
+        return args[0] if _is(args[1], 0) else args[1] if _is(args[0], 0) else None
+    return None
+
+
+def drop_select(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``select(c, x, x)`` -> ``x``."""
+    return args[1] if args[1] is args[2] else None
+
+
+# Contraction
+
+def fold_permute(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``dot(permute(x), y)`` -> ``dot(x, y)`` on other axes, where the free axes keep their order."""
+    contract, batch = n.attr("contract"), n.attr("batch")
+    sides = list(args)
+    new_contract, new_batch = list(contract), list(batch)
+    changed = False
+    for k in (0, 1):
+        x = sides[k].node
+        if x.op != "permute":
+            continue
+        axes = x.attr("axes")
+        free = [axes[i] for i in range(len(axes)) if i not in contract[k] and i not in batch[k]]
+        if free != sorted(free):
+            continue
+        sides[k] = x.args[0]
+        new_contract[k] = tuple(axes[i] for i in contract[k])
+        new_batch[k] = tuple(axes[i] for i in batch[k])
+        changed = True
+    if not changed:
+        return None
+    return _make("dot", tuple(sides), n, n.types[0], contract=tuple(new_contract), batch=tuple(new_batch))
+
+
+def drop_stop(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``slice`` of everything -> ``x``; ``flip`` of nothing -> ``x``."""
+    if n.op == "slice" and n.attr("size") == args[0].shape and all(s == 1 for s in n.attr("step")):
+        return args[0]
+    return args[0] if n.op == "flip" and not n.attr("axes") else None
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "reshape": (join_reshapes, reshape_of_broadcast, sink_reshape),
+    "permute": (join_permutes, permute_to_reshape),
+    "broadcast": (join_broadcasts,),
+    "cast": (drop_cast,), "mul": (drop_one,), "div": (drop_one,), "sub": (drop_zero,), "add": (drop_zero,),
+    "select": (drop_select,), "dot": (fold_permute,), "slice": (drop_stop,), "flip": (drop_stop,),
+}

@@ -1,0 +1,1 @@
+"""The ``python`` device: interprets MIR with NumPy, node by node. The oracle of every test."""

@@ -1,0 +1,327 @@
+"""HIR: the DAG of ops. Nodes are frozen, hash-consed, typed, and remember the user's line.
+
+Grammar::
+
+    graph := (input*) node* -> (value*)
+    node  := op(value*; attr*; graph*) : type*       any number of outputs; sub-graphs for while, cond, loop
+    type  := dtype[size, ...]                        size: an int or a symbolic dimension
+    leaf  := input                                   a parameter of a graph
+           | const                                   a scalar known while tracing
+           | buffer                                  a concrete array, with its storage
+           | scalar                                  a Python number lifted to an input, so that a new one never recompiles
+
+A *level* says how deep in tracing a node lives: 0 is concrete, the parameters of a graph traced at depth k have level
+k, any other node has the highest level of its arguments. What a sub-graph uses from a lower level it captures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.core.dtype import DType
+from rlx.core.shape import Shape, Size, bind
+from rlx.core.where import UNKNOWN, Where
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """dtype and shape of a value."""
+
+    dtype: DType
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype.short}[{','.join(map(str, self.shape))}]"
+
+
+class Node:
+    """One operation. Build with :func:`node` (hash-consed), never directly."""
+
+    __slots__ = ("op", "args", "attrs", "graphs", "types", "where", "level", "device", "payload", "outs", "uid",
+                 "__weakref__")
+    op: str
+    args: tuple[Value, ...]
+    attrs: tuple[tuple[str, Any], ...]
+    graphs: tuple[Graph, ...]
+    types: tuple[Type, ...]
+    where: Where
+    level: int
+    device: str | None
+    payload: Any
+    outs: tuple[Value, ...]
+    uid: int
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The attribute of that name."""
+        for k, v in self.attrs:
+            if k == name:
+                return v
+        return default
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {' '.join(map(str, self.types))}>"
+
+
+class Value:
+    """One output of a node."""
+
+    __slots__ = ("node", "index")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node, self.index = node, index
+
+    @property
+    def type(self) -> Type:
+        return self.node.types[self.index]
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.types[self.index].dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.types[self.index].shape
+
+    def __repr__(self) -> str:
+        return f"%{self.node.uid}.{self.index}:{self.type}"
+
+
+_counter = itertools.count()
+_table: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
+UNIQUE = frozenset(("input", "buffer", "scalar"))
+
+
+def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *, graphs: tuple[Graph, ...] = (),
+         attrs: tuple[tuple[str, Any], ...] = (), where: Where = UNKNOWN, device: str | None = None, level: int = 0,
+         payload: Any = None) -> Node:
+    """The node with these parts: an existing one when it is the same computation."""
+    if op not in UNIQUE:
+        key = _key(op, args, attrs, graphs, types, device)
+        found = _table.get(key)
+        if found is not None:
+            return found
+    n = Node()
+    n.op, n.args, n.attrs, n.graphs, n.types, n.where = op, args, attrs, graphs, types, where
+    n.payload, n.uid = payload, next(_counter)
+    for a in args:
+        if a.node.level > level:
+            level = a.node.level
+        if device is None:
+            device = a.node.device
+    n.level, n.device = level, device
+    n.outs = tuple([Value(n, i) for i in range(len(types))])
+    if op not in UNIQUE:
+        _table[key] = n
+    return n
+
+
+def _key(op: str, args: tuple[Value, ...], attrs: tuple[tuple[str, Any], ...], graphs: tuple[Graph, ...],
+         types: tuple[Type, ...], device: str | None) -> tuple[Any, ...]:
+    return (op, tuple([(id(a.node), a.index) for a in args]), _typed(attrs), tuple(map(id, graphs)), types, device)
+
+
+def become_buffer(n: Node, storages: tuple[Any, ...], device: str) -> None:
+    """Turn an evaluated node into a leaf that holds its results, letting go of what it was computed from."""
+    if n.op not in UNIQUE:
+        for d in {n.device, None}:
+            key = _key(n.op, n.args, n.attrs, n.graphs, n.types, d)
+            if _table.get(key) is n:
+                del _table[key]
+    n.op, n.args, n.attrs, n.graphs, n.payload, n.device = "buffer", (), (), (), storages, device
+
+
+def _typed(attrs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+    """Attributes as a key in which 1, 1.0, True and -0.0 differ."""
+    return tuple([(k, type(v), repr(v) if isinstance(v, (float, complex)) else v) for k, v in attrs])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A function: parameters and results. ``name`` is for people."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    name: str = "main"
+
+    def nodes(self) -> list[Node]:
+        """Every node the outputs need, arguments before users."""
+        return postorder(self.outputs)
+
+    def key(self) -> tuple[Any, ...]:
+        """A structural key: equal for graphs that compute the same, whatever their leaves hold."""
+        return structure(self.outputs, self.inputs)[0]
+
+
+def postorder(values: Iterable[Value]) -> list[Node]:
+    """Nodes reachable from the values, arguments first, in a deterministic order."""
+    seen: set[int] = set()
+    order: list[Node] = []
+    for v in values:
+        if id(v.node) in seen:
+            continue
+        stack: list[tuple[Node, Iterator[Value]]] = [(v.node, iter(v.node.args))]
+        seen.add(id(v.node))
+        while stack:
+            n, it = stack[-1]
+            for a in it:
+                if id(a.node) not in seen:
+                    seen.add(id(a.node))
+                    stack.append((a.node, iter(a.node.args)))
+                    break
+            else:
+                order.append(n)
+                stack.pop()
+    return order
+
+
+def structure(outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> tuple[tuple[Any, ...], list[Value]]:
+    """Structural key of the outputs, and the leaves (``buffer``, ``scalar``, foreign ``input``) they use, in order."""
+    number: dict[int, int] = {}
+    leaves: list[Value] = []
+    rows: list[Any] = []
+    for v in inputs:
+        number[id(v.node)] = len(number)
+        rows.append(v.type)
+    for n in postorder(outputs):
+        if id(n) in number:
+            continue
+        number[id(n)] = len(number)
+        if n.op in UNIQUE:
+            leaves.extend(n.outs)
+            rows.append((n.op, n.types))
+        else:
+            rows.append((n.op, tuple([(number[id(a.node)], a.index) for a in n.args]), _typed(n.attrs),
+                         tuple([g.key() for g in n.graphs]), n.types))
+    rows.append(tuple([(number[id(v.node)], v.index) for v in outputs]))
+    return tuple(rows), leaves
+
+
+def rebuild(outputs: Sequence[Value], replace: Mapping[Value, Value],
+            make: Callable[[Node, tuple[Value, ...]], Sequence[Value]] | None = None) -> tuple[Value, ...]:
+    """The outputs with some values replaced; ``make(node, new args)`` may return other outputs for a node."""
+    done: dict[Value, Value] = dict(replace)
+    stop = {id(v.node) for v in replace}
+    for n in postorder(outputs):
+        if id(n) in stop and all(o in done for o in n.outs):
+            continue
+        args = tuple([done[a] for a in n.args])
+        if make is not None:
+            new: Sequence[Value] = make(n, args)
+        elif args == n.args:
+            new = n.outs
+        else:
+            new = clone(n, args).outs
+        for old, fresh in zip(n.outs, new, strict=True):
+            done.setdefault(old, fresh)
+    return tuple(done[v] for v in outputs)
+
+
+def clone(n: Node, args: tuple[Value, ...], types: tuple[Type, ...] | None = None,
+          graphs: tuple[Graph, ...] | None = None) -> Node:
+    """The same operation on other arguments."""
+    return node(n.op, args, n.types if types is None else types, graphs=n.graphs if graphs is None else graphs,
+                attrs=n.attrs, where=n.where, device=None if args else n.device, payload=n.payload)
+
+
+def parameter(type_: Type, level: int, where: Where = UNKNOWN, device: str | None = None) -> Value:
+    """A fresh graph parameter."""
+    return node("input", types=(type_,), level=level, where=where, device=device).outs[0]
+
+
+def inline(graph: Graph, args: Sequence[Value]) -> tuple[Value, ...]:
+    """The graph's results on these arguments."""
+    return rebuild(graph.outputs, dict(zip(graph.inputs, args, strict=True)))
+
+
+def captures(graph_outputs: Sequence[Value], inputs: Sequence[Value], level: int) -> list[Value]:
+    """Values of a lower level that the outputs use: what a sub-graph must be given as extra operands."""
+    own = {id(v.node) for v in inputs}
+    found: dict[Value, None] = {}
+    seen: set[int] = set()
+    stack = list(reversed(graph_outputs))
+    while stack:
+        v = stack.pop()
+        if id(v.node) in own:
+            continue
+        if v.node.level < level and not _is_free(v.node):
+            found.setdefault(v)
+            continue
+        if id(v.node) not in seen:
+            seen.add(id(v.node))
+            stack.extend(reversed(v.node.args))
+    return list(found)
+
+
+def _is_free(n: Node) -> bool:
+    """Constants are copied into a sub-graph instead of captured."""
+    return n.op == "const" or (not n.args and n.op not in UNIQUE)
+
+
+def close(outputs: Sequence[Value], inputs: Sequence[Value], level: int, name: str) -> tuple[Graph, list[Value]]:
+    """A closed graph: captured values become extra parameters. Returns the graph and what they stand for."""
+    captured = captures(outputs, inputs, level)
+    fresh = [parameter(v.type, level, v.node.where, v.node.device) for v in captured]
+    new = rebuild_from(outputs, dict(zip(captured, fresh, strict=True)))
+    return Graph((*inputs, *fresh), new, name), captured
+
+
+def rebuild_from(outputs: Sequence[Value], replace: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """Like :func:`rebuild`, without visiting what lies below a replaced value."""
+    done: dict[Value, Value] = dict(replace)
+
+    def visit(root: Value) -> None:
+        stack = [root]
+        while stack:
+            v = stack[-1]
+            if v in done:
+                stack.pop()
+                continue
+            missing = [a for a in v.node.args if a not in done]
+            if missing:
+                stack.extend(missing)
+                continue
+            args = tuple([done[a] for a in v.node.args])
+            new = v.node if args == v.node.args else clone(v.node, args)
+            for old, fresh in zip(v.node.outs, new.outs, strict=True):
+                done.setdefault(old, fresh)
+            stack.pop()
+
+    for v in outputs:
+        visit(v)
+    return tuple(done[v] for v in outputs)
+
+
+def bind_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """The graph with symbolic dimensions replaced by sizes, in types and attributes."""
+    def concrete(t: Type) -> Type:
+        return Type(t.dtype, bind(t.shape, sizes))
+
+    def attribute(v: Any) -> Any:
+        if isinstance(v, tuple):
+            return tuple(attribute(x) for x in v)
+        return bind((v,), sizes)[0] if not isinstance(v, (int, float, complex, str, bytes)) and hasattr(v, "bind") else v
+
+    fresh = [parameter(concrete(v.type), v.node.level, v.node.where, v.node.device) for v in graph.inputs]
+
+    def make(n: Node, args: tuple[Value, ...]) -> Sequence[Value]:
+        if n.op in UNIQUE:
+            return n.outs
+        return node(n.op, args, tuple(concrete(t) for t in n.types), attrs=tuple((k, attribute(v)) for k, v in n.attrs),
+                    graphs=tuple(bind_sizes(g, sizes) for g in n.graphs), where=n.where, device=n.device).outs
+
+    outputs = rebuild(graph.outputs, dict(zip(graph.inputs, fresh, strict=True)), make)
+    return Graph(tuple(fresh), outputs, graph.name)
+
+
+def sizes_of(shape: Sequence[Size], concrete: Sequence[int], known: dict[str, int]) -> None:
+    """Match a symbolic shape with a concrete one, adding what it says about plain symbols to ``known``."""
+    for d, n in zip(shape, concrete, strict=True):
+        if isinstance(d, int):
+            continue
+        (monomial, _), *rest = d.terms
+        if not rest and len(monomial) == 1 and hasattr(monomial[0], "name"):
+            known.setdefault(monomial[0].name, n)

@@ -1,0 +1,168 @@
+"""Execute: the program of an expression is compiled once for its structure, then run on whatever its leaves hold."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx import device as devices
+from rlx.array.build import to_host
+from rlx.array.hooks import default_device, hooks
+from rlx.compile.legalize import Policy
+from rlx.compile.pipeline import Lowered, compile_graph
+from rlx.compile.report import Report
+from rlx.core import dtype as dt
+from rlx.core import flags
+from rlx.core.errors import DeviceError
+from rlx.core.shape import count
+from rlx.device.base import Device, Storage
+from rlx.ir.graph import Graph, Type, Value, become_buffer, parameter, rebuild, structure
+
+
+class Compiled:
+    """A program on a device: its report and text at every level, and how to run it on storages."""
+
+    def __init__(self, lowered: Lowered, device: Device) -> None:
+        self.lowered = lowered
+        self.device = device
+        self.outputs = tuple([v.type for v in lowered.mir.outputs])
+        self.executable = (device.load_graph(lowered.mir) if lowered.program is None else device.load(lowered.program))
+
+    @property
+    def report(self) -> Report:
+        """Where every node went."""
+        return self.lowered.report
+
+    def run(self, inputs: Sequence[Storage]) -> list[Storage]:
+        """The outputs, in fresh storage."""
+        outs = [self.device.empty(t.dtype, t.shape) for t in self.outputs]  # type: ignore[arg-type]
+        self.executable.run(inputs, outs)
+        return outs
+
+    def text(self, level: str = "lir") -> str:
+        """The program as text: ``hir``, ``mir`` or ``lir``."""
+        from rlx.ir import text
+        if level in ("hir", "mir"):
+            return text.print_graph(getattr(self.lowered, level))
+        if self.lowered.program is None:
+            raise DeviceError(f"device {self.device.name!r} has no loop program", why="it takes graphs",
+                              do="ask for the levels hir or mir")
+        return text.print_program(self.lowered.program)
+
+
+def compile_for(graph: Graph, device: str | None = None, policy: Policy | None = None, name: str = "main") -> Compiled:
+    """Compile a graph for a device. Raises CompileError when a node has no legal lowering there."""
+    target = devices.find(device or default_device())
+    lowered = compile_graph(graph, target, policy or current_policy(), name)
+    if flags.get("dispatch_report"):
+        print(lowered.report.table(), file=sys.stderr)
+    return Compiled(lowered, target)
+
+
+def current_policy() -> Policy:
+    """The policy that the flags ask for."""
+    return Policy(str(flags.get("kernel_dispatch")))
+
+
+class ProgramCache:
+    """Programs by structure, the least recently used dropped first."""
+
+    def __init__(self, limit: int = 4096) -> None:
+        self._programs: OrderedDict[Any, Compiled] = OrderedDict()
+        self._limit = limit
+        self.compiles = 0
+
+    def get(self, key: Any) -> Compiled | None:
+        """The program of that key, now the most recently used."""
+        found = self._programs.get(key)
+        if found is not None:
+            self._programs.move_to_end(key)
+        return found
+
+    def put(self, key: Any, program: Compiled) -> None:
+        """Keep a program."""
+        self.compiles += 1
+        self._programs[key] = program
+        while len(self._programs) > self._limit:
+            self._programs.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget every program."""
+        self._programs.clear()
+
+
+PROGRAMS = ProgramCache()
+
+
+def evaluate(values: Sequence[Value]) -> None:
+    """Compute the values and turn their nodes into buffers; one program for each device."""
+    by_device: dict[str, dict[int, Value]] = {}
+    for v in values:
+        if v.node.op != "buffer":
+            by_device.setdefault(v.node.device or default_device(), {}).setdefault(id(v.node), v)
+    for name, wanted in by_device.items():
+        _evaluate_on(name, [o for v in wanted.values() for o in v.node.outs])
+
+
+def _evaluate_on(name: str, values: list[Value]) -> None:
+    key, leaves = structure(values)
+    full_key = (name, key, flags.key())
+    program = PROGRAMS.get(full_key)
+    if program is None:
+        program = compile_for(_abstract(values, leaves), name)
+        PROGRAMS.put(full_key, program)
+    outs = program.run([_storage(v, program.device) for v in leaves])
+    at = 0
+    for n in dict.fromkeys(v.node for v in values):
+        become_buffer(n, tuple(outs[at:at + len(n.outs)]), name)
+        at += len(n.outs)
+
+
+def _abstract(values: list[Value], leaves: list[Value]) -> Graph:
+    """The expression as a function of its leaves."""
+    params = [parameter(v.type, 1, v.node.where, v.node.device) for v in leaves]
+    return Graph(tuple(params), rebuild(values, dict(zip(leaves, params, strict=True))), "lazy")
+
+
+def _storage(v: Value, device: Device) -> Storage:
+    n = v.node
+    if n.op == "scalar":
+        return device.upload(to_host(np.asarray(n.payload), v.dtype))
+    return n.payload[v.index]
+
+
+def upload(host: np.ndarray[Any, Any], device: str, dtype: dt.DType) -> Storage:
+    """Storage with a copy of the host's data."""
+    return devices.find(device).upload(np.array(host, order="C", copy=True))
+
+
+def download(v: Value) -> np.ndarray[Any, Any]:
+    """A buffer's content in host memory (raw bits for bfloat16), read-only."""
+    target = devices.find(v.node.device or default_device())
+    out = target.download(v.node.payload[v.index], v.dtype, v.shape)  # type: ignore[arg-type]
+    out = out.view()
+    out.flags.writeable = False
+    return out
+
+
+def default_float(device: str) -> dt.DType:
+    """The device's declared default float; float64 when the device cannot be opened to ask."""
+    return devices.find(device).caps.default_float
+
+
+def storage_type(t: Type) -> int:
+    """Bytes of a value."""
+    return count(t.shape) * t.dtype.itemsize
+
+
+def install() -> None:
+    """Connect the arrays' floor with this one."""
+    hooks.evaluate = evaluate
+    hooks.upload = upload
+    hooks.download = download
+    hooks.default_float = default_float
+    hooks.compile = compile_for
