@@ -1,10 +1,11 @@
-"""Derive every constant of ``rlx/ir/expand/coefficients.py``: ``python bench/derive_expansions.py > FILE``.
+"""Derive every constant of ``rlx/ir/expand/coefficients.py``: ``python bench/derive_expansions.py
+> FILE``.
 
-Polynomials are near-minimax: the truncated Chebyshev series (mpmath ``chebyfit`` at 60 digits) of the function named
-beside each, on the interval beside it, with each coefficient rounded to the dtype. The formulas keep the leading
-terms of a series exact, so that rounding a coefficient moves the result by far less than an ulp. Split constants are
-sums of floats, the leading ones cut to the stated number of bits so that their products with small integers are
-exact.
+Polynomials are near-minimax: the truncated Chebyshev series (mpmath ``chebyfit`` at 60 digits) of
+the function named beside each, on the interval beside it, with each coefficient rounded to the
+dtype. The formulas keep the leading terms of a series exact, so that rounding a coefficient moves
+the result by far less than an ulp. Split constants are sums of floats, the leading ones cut to
+the stated number of bits so that their products with small integers are exact.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ class Fit:
 
 def _removable(f: Callable[[Real], Real], at_zero: Real) -> Callable[[Real], Real]:
     """``f`` with its value at 0 filled in (quotients are evaluated with digits to spare)."""
+
     def g(z: Real) -> Real:
         if abs(z) < mp.mpf(10) ** -25:
             return mp.mpf(at_zero)
         with mp.workdps(140):
             return f(mp.mpf(z))
+
     return g
 
 
@@ -48,7 +51,8 @@ def _root(f: Callable[[Real], Real]) -> Callable[[Real], Real]:
 
 
 def _erfcx_scaled(k: Real) -> Callable[[Real], Real]:
-    """(x + k) exp(x^2) erfc(x) at x = k (1 + t)/(1 - t), which takes t in [-1, 1] to [0, infinity]."""
+    """(x + k) exp(x^2) erfc(x) at x = k (1 + t)/(1 - t), t in [-1, 1] for x in [0, infinity]."""
+
     def g(t: Real) -> Real:
         if 1 - t < mp.mpf(10) ** -6:
             return _erfcx_large(k * (1 + t) / (1 - t), k) if t < 1 else 1 / mp.sqrt(mp.pi)
@@ -56,6 +60,7 @@ def _erfcx_scaled(k: Real) -> Callable[[Real], Real]:
         if x > 30:
             return _erfcx_large(x, k)
         return (x + k) * mp.exp(x * x) * mp.erfc(x)
+
     return g
 
 
@@ -78,6 +83,7 @@ def _erfcx_flat(k: Real) -> Callable[[Real], Real]:
             return 2 / mp.sqrt(mp.pi)
         x = k * (1 + t) / (1 - t)
         return g(t) * (1 + 2 * x) / (x + k)
+
     return h
 
 
@@ -101,49 +107,208 @@ def _inverse_erf(w: Real) -> Real:
 
 
 LN2 = mp.log(2)
-S2 = (mp.sqrt(2) - 1) ** 4          # largest ((m-1)/(m+1))^2 for m in [sqrt(1/2), sqrt(2)]
+S2 = (mp.sqrt(2) - 1) ** 4  # largest ((m-1)/(m+1))^2 for m in [sqrt(1/2), sqrt(2)]
 K = mp.mpf("3.75")
 FITS = (
-    Fit("exp", "(exp(r) - 1 - r)/r^2", _removable(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -LN2 / 2, LN2 / 2, 5, 11),
-    Fit("exp_fast", "(exp(r) - 1 - r)/r^2", _removable(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -LN2 / 2, LN2 / 2, 4, 9),
-    Fit("log_fast", "log(1 + f)/f", _removable(lambda f: mp.log1p(f) / f, 1), mp.sqrt(0.5) - 1, mp.sqrt(2) - 1, 9, 2),
-    Fit("exp2", "(2^r - 1)/r", _removable(lambda r: mp.expm1(r * mp.log(2)) / r, LN2), -0.5, 0.5, 7, 12),
-    Fit("expm1", "(expm1(r) - r - r^2/2)/r^3",
-        _removable(lambda r: (mp.expm1(r) - r - r * r / 2) / r**3, mp.mpf(1) / 6), -LN2 / 2, LN2 / 2, 5, 10),
-    Fit("log", "(2 atanh(s)/s - 2)/s^2 in s^2",
-        _removable(_root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2), mp.mpf(2) / 3), 0, S2, 4, 8),
-    Fit("logtail", "(2 atanh(s)/s - 2 - 2 s^2/3)/s^4 in s^2",
-        _removable(_root(lambda s: (2 * mp.atanh(s) / s - 2 - 2 * s * s / 3) / s**4), mp.mpf(2) / 5), 0, S2, 3, 8),
-    Fit("sin", "(sin(x) - x)/x^3 in x^2",
-        _removable(_root(lambda x: (mp.sin(x) - x) / x**3), -mp.mpf(1) / 6), 0, (mp.pi / 4) ** 2, 4, 7),
-    Fit("cos", "(cos(x) - 1 + x^2/2)/x^4 in x^2",
-        _removable(_root(lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4), mp.mpf(1) / 24), 0, (mp.pi / 4) ** 2, 3, 6),
-    Fit("atan", "(atan(x) - x)/x^3 in x^2",
-        _removable(_root(lambda x: (mp.atan(x) - x) / x**3), -mp.mpf(1) / 3), 0, 0.25, 8, 18),
-    Fit("asin", "(asin(x) - x)/x^3 in x^2",
-        _removable(_root(lambda x: (mp.asin(x) - x) / x**3), mp.mpf(1) / 6), 0, 0.25, 7, 16),
-    Fit("sinh", "(sinh(x) - x)/x^3 in x^2",
-        _removable(_root(lambda x: (mp.sinh(x) - x) / x**3), mp.mpf(1) / 6), 0, 1, 4, 8),
-    Fit("erf", "erf(x)/x - 1 in x^2",
-        _removable(_root(lambda x: mp.erf(x) / x - 1), 2 / mp.sqrt(mp.pi) - 1), 0, 1, 8, 15),
+    Fit(
+        "exp",
+        "(exp(r) - 1 - r)/r^2",
+        _removable(lambda r: (mp.expm1(r) - r) / r**2, 0.5),
+        -LN2 / 2,
+        LN2 / 2,
+        5,
+        11,
+    ),
+    Fit(
+        "exp_fast",
+        "(exp(r) - 1 - r)/r^2",
+        _removable(lambda r: (mp.expm1(r) - r) / r**2, 0.5),
+        -LN2 / 2,
+        LN2 / 2,
+        4,
+        9,
+    ),
+    Fit(
+        "log_fast",
+        "log(1 + f)/f",
+        _removable(lambda f: mp.log1p(f) / f, 1),
+        mp.sqrt(0.5) - 1,
+        mp.sqrt(2) - 1,
+        9,
+        2,
+    ),
+    Fit(
+        "exp2",
+        "(2^r - 1)/r",
+        _removable(lambda r: mp.expm1(r * mp.log(2)) / r, LN2),
+        -0.5,
+        0.5,
+        7,
+        12,
+    ),
+    Fit(
+        "expm1",
+        "(expm1(r) - r - r^2/2)/r^3",
+        _removable(lambda r: (mp.expm1(r) - r - r * r / 2) / r**3, mp.mpf(1) / 6),
+        -LN2 / 2,
+        LN2 / 2,
+        5,
+        10,
+    ),
+    Fit(
+        "log",
+        "(2 atanh(s)/s - 2)/s^2 in s^2",
+        _removable(_root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2), mp.mpf(2) / 3),
+        0,
+        S2,
+        4,
+        8,
+    ),
+    Fit(
+        "logtail",
+        "(2 atanh(s)/s - 2 - 2 s^2/3)/s^4 in s^2",
+        _removable(_root(lambda s: (2 * mp.atanh(s) / s - 2 - 2 * s * s / 3) / s**4), mp.mpf(2) / 5),
+        0,
+        S2,
+        3,
+        8,
+    ),
+    Fit(
+        "sin",
+        "(sin(x) - x)/x^3 in x^2",
+        _removable(_root(lambda x: (mp.sin(x) - x) / x**3), -mp.mpf(1) / 6),
+        0,
+        (mp.pi / 4) ** 2,
+        4,
+        7,
+    ),
+    Fit(
+        "cos",
+        "(cos(x) - 1 + x^2/2)/x^4 in x^2",
+        _removable(_root(lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4), mp.mpf(1) / 24),
+        0,
+        (mp.pi / 4) ** 2,
+        3,
+        6,
+    ),
+    Fit(
+        "atan",
+        "(atan(x) - x)/x^3 in x^2",
+        _removable(_root(lambda x: (mp.atan(x) - x) / x**3), -mp.mpf(1) / 3),
+        0,
+        0.25,
+        8,
+        18,
+    ),
+    Fit(
+        "asin",
+        "(asin(x) - x)/x^3 in x^2",
+        _removable(_root(lambda x: (mp.asin(x) - x) / x**3), mp.mpf(1) / 6),
+        0,
+        0.25,
+        7,
+        16,
+    ),
+    Fit(
+        "sinh",
+        "(sinh(x) - x)/x^3 in x^2",
+        _removable(_root(lambda x: (mp.sinh(x) - x) / x**3), mp.mpf(1) / 6),
+        0,
+        1,
+        4,
+        8,
+    ),
+    Fit(
+        "erf",
+        "erf(x)/x - 1 in x^2",
+        _removable(_root(lambda x: mp.erf(x) / x - 1), 2 / mp.sqrt(mp.pi) - 1),
+        0,
+        1,
+        8,
+        15,
+    ),
     Fit("erfcx", "(1 + 2x) exp(x^2) erfc(x) in (x - 3.75)/(x + 3.75)", _erfcx_flat(K), -1, 1, 12, 25),
-    Fit("erf_fast", "erf(x)/x - 1 in x^2",
-        _removable(_root(lambda x: mp.erf(x) / x - 1), 2 / mp.sqrt(mp.pi) - 1), 0, 1, 6, 12),
-    Fit("erfcx_fast", "(x + 3.75) exp(x^2) erfc(x) in (x - 3.75)/(x + 3.75)", _erfcx_scaled(K), -1, mp.mpf("0.25"), 8, 20),
-    Fit("erfinv", "erfinv(x)/x - 3/2 in w - 3, w = -log(1 - x^2)", lambda t: _inverse_erf(t + 3) - 1.5, mp.mpf("-2.2"), 3, 11, 25),
+    Fit(
+        "erf_fast",
+        "erf(x)/x - 1 in x^2",
+        _removable(_root(lambda x: mp.erf(x) / x - 1), 2 / mp.sqrt(mp.pi) - 1),
+        0,
+        1,
+        6,
+        12,
+    ),
+    Fit(
+        "erfcx_fast",
+        "(x + 3.75) exp(x^2) erfc(x) in (x - 3.75)/(x + 3.75)",
+        _erfcx_scaled(K),
+        -1,
+        mp.mpf("0.25"),
+        8,
+        20,
+    ),
+    Fit(
+        "erfinv",
+        "erfinv(x)/x - 3/2 in w - 3, w = -log(1 - x^2)",
+        lambda t: _inverse_erf(t + 3) - 1.5,
+        mp.mpf("-2.2"),
+        3,
+        11,
+        25,
+    ),
     Fit("erfinv_middle", "erfinv(x)/x - 1 in x^2", _inverse_erf_small, 0, mp.mpf("0.5626"), 12, 26),
-    Fit("erfinv_tail", "erfinv(x)/x - 3 in sqrt(w) - 3", lambda t: _inverse_erf((t + 3) ** 2) - 3, mp.sqrt(6) - 3,
-        mp.mpf("1.2"), 10, 24),
-    Fit("erfinv_far", "erfinv(x)/x - 5 in sqrt(w) - 5", lambda t: _inverse_erf((t + 5) ** 2) - 5, mp.mpf("-0.85"),
-        mp.mpf("1.2"), 7, 20),
-    Fit("lgamma", "lgamma(2 + y)/y", _removable(lambda y: mp.loggamma(2 + y) / y, 1 - mp.euler), -0.5, 0.5, 10, 21),
-    Fit("stirling", "x (lgamma(x) - (x - 1/2) log(x) + x - log(2 pi)/2) in 1/x^2",
-        _removable(_root(lambda u: (mp.loggamma(1 / u) - (1 / u - 0.5) * mp.log(1 / u) + 1 / u
-                                    - mp.log(2 * mp.pi) / 2) / u), mp.mpf(1) / 12), 0, mp.mpf(1) / 56, 3, 8),
+    Fit(
+        "erfinv_tail",
+        "erfinv(x)/x - 3 in sqrt(w) - 3",
+        lambda t: _inverse_erf((t + 3) ** 2) - 3,
+        mp.sqrt(6) - 3,
+        mp.mpf("1.2"),
+        10,
+        24,
+    ),
+    Fit(
+        "erfinv_far",
+        "erfinv(x)/x - 5 in sqrt(w) - 5",
+        lambda t: _inverse_erf((t + 5) ** 2) - 5,
+        mp.mpf("-0.85"),
+        mp.mpf("1.2"),
+        7,
+        20,
+    ),
+    Fit(
+        "lgamma",
+        "lgamma(2 + y)/y",
+        _removable(lambda y: mp.loggamma(2 + y) / y, 1 - mp.euler),
+        -0.5,
+        0.5,
+        10,
+        21,
+    ),
+    Fit(
+        "stirling",
+        "x (lgamma(x) - (x - 1/2) log(x) + x - log(2 pi)/2) in 1/x^2",
+        _removable(
+            _root(
+                lambda u: (
+                    (mp.loggamma(1 / u) - (1 / u - 0.5) * mp.log(1 / u) + 1 / u - mp.log(2 * mp.pi) / 2) / u
+                )
+            ),
+            mp.mpf(1) / 12,
+        ),
+        0,
+        mp.mpf(1) / 56,
+        3,
+        8,
+    ),
     Fit("digamma2", "digamma(2 + y)", lambda y: mp.digamma(2 + y), -0.5, 0.5, 11, 22),
-    Fit("digamma", "x^2 (log(x) - 1/(2x) - digamma(x)) in 1/x^2",
+    Fit(
+        "digamma",
+        "x^2 (log(x) - 1/(2x) - digamma(x)) in 1/x^2",
         _removable(_root(lambda u: (mp.log(1 / u) - u / 2 - mp.digamma(1 / u)) / u**2), mp.mpf(1) / 12),
-        0, mp.mpf(1) / 64, 3, 8),
+        0,
+        mp.mpf(1) / 64,
+        3,
+        8,
+    ),
 )
 
 
@@ -154,7 +319,7 @@ def cut(value: Real, width: int) -> float:
 
 
 def pieces(value: Real, dtype: type, count: int, width: int = 0) -> tuple[float, ...]:
-    """``value`` as a sum of ``count`` floats; all but the last cut to ``width`` bits, or rounded when it is 0."""
+    """``value`` as a sum of floats; all but the last cut to ``width`` bits, or rounded when it is 0."""
     out: list[float] = []
     for i in range(count):
         rest = value - mp.fsum(out)
@@ -211,10 +376,12 @@ def split(name: str, dtype: DType) -> tuple[float, ...]:
 
 
 def main() -> None:
-    print('"""Polynomials and split constants of the expansions. Generated by bench/derive_expansions.py."""\n')
+    print(
+        '"""Polynomials and split constants of the expansions. Generated by bench/derive_expansions.py."""\n'
+    )
     print("from __future__ import annotations\n")
     print("from rlx.core.dtype import DType\n")
-    print("#: name -> dtype -> coefficients from the constant term up; the comment names the function and the interval.")
+    print("#: name -> dtype -> coefficients from the constant term up; comments name function and interval")
     print("POLYNOMIALS: dict[str, dict[str, tuple[float, ...]]] = {")
     for fit in FITS:
         print(f"    # {fit.what} on [{mp.nstr(fit.low, 6)}, {mp.nstr(fit.high, 6)}]")
@@ -232,11 +399,17 @@ def main() -> None:
         _show("f32", pieces(value, np.float32, count, w32), 8)
         _show("f64", pieces(value, np.float64, count, w64), 8)
         print("    },")
-    print('    # bits of 2/pi in chunks of 24 and of 48, each scaled to [0, 1)')
+    print("    # bits of 2/pi in chunks of 48, each scaled to [0, 1)")
     print('    "chunks": {')
-    _show("f32", two_over_pi(24, 10), 8)
     _show("f64", two_over_pi(48, 27), 8)
-    print("    },\n}")
+    print("    },\n}\n")
+    print("#: the bits of 2/pi after 10 zero bits, in words of 32")
+    with mp.workdps(120):
+        value = int(mp.floor(mp.ldexp(2 / mp.pi, 7 * 32 - 10)))
+    words = [value >> (32 * (6 - i)) & 0xFFFFFFFF for i in range(7)]
+    print("TWO_OVER_PI: tuple[int, ...] = (")
+    print("    " + ", ".join(f"0x{w:08X}" for w in words))
+    print(")")
     print(ACCESS)
 
 
@@ -245,7 +418,7 @@ def _show(key: str, values: tuple[float, ...], indent: int) -> None:
     line = f'{pad}"{key}": ('
     for v in values:
         item = f"{v!r}, "
-        if len(line) + len(item) > 106:
+        if len(line) + len(item) > 98:
             print(line.rstrip())
             line = pad + "    "
         line += item

@@ -112,7 +112,8 @@ def scalar_text(f: Function) -> str:
     head = "\n".join(sorted(w.declared))
     arguments = ", ".join(f"{t} %{p.value}" for p in f.params)
     body = "\n".join(w.lines)
-    return f"{head}\ndefine internal {t} @{f.name}({arguments}) alwaysinline {{\n{body}\n  ret {t} {out}\n}}\n"
+    signature = f"define internal {t} @{f.name}({arguments}) alwaysinline"
+    return f"{head}\n{signature} {{\n{body}\n  ret {t} {out}\n}}\n"
 
 
 def _body(f: Function, w: _Writer) -> str:

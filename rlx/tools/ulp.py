@@ -13,6 +13,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,7 @@ def _long_function(symbol: str) -> Callable[[Floats], Floats]:
 
 
 def _mpmath(name: str) -> Callable[[Floats], Floats]:
-    import mpmath as mp
-
+    mp: Any = import_module("mpmath")
     f = {"erfinv": mp.erfinv, "digamma": mp.digamma}[name]
 
     def one(v: float) -> np.longdouble:
@@ -148,7 +148,8 @@ def scale_of(name: str, x: Floats, want: Floats) -> Floats:
     a = np.where(np.isfinite(x), np.abs(x), 1).astype(np.float64)
     terms = np.abs(_scipy("gammaln")(a)) if name == "lgamma" else np.log1p(a)
     terms = np.where(np.isfinite(terms), terms, 1)
-    return np.maximum(size, np.where(x < 0, np.maximum(terms, 1), 1).astype(want.dtype))
+    floor = np.where(x < 0, np.maximum(terms, 1), 1).astype(want.dtype)
+    return np.asarray(np.maximum(size, floor))
 
 
 SPECIALS = (

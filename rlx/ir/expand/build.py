@@ -242,9 +242,12 @@ def power2(n: E) -> E:
 
 
 def scale2(x: E, n: E) -> E:
-    """x * 2**n for |n| < 2*bias and x near 1: by two factors, so that a denormal is rounded once."""
-    half = floor(n * 0.5)
-    return x * power2(half) * power2(n - half)
+    """x * 2**n for x near 1 and n from -1.1 bias - 16 to bias + 1, rounded once, denormals included."""
+    f = layout(x)
+    low = n < 8.0 - f.bias
+    lift = 64.0 if f.mant == 23 else 128.0
+    factor = power2(n + where(low, n.like(lift - 1.0), -1.0))
+    return x * factor * where(low, n.like(2.0 ** (1.0 - lift)), 2.0)
 
 
 def cast(i: E, dtype: DType) -> E:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.core.dtype import DType
 
-#: name -> dtype -> coefficients from the constant term up; the comment names the function and the interval.
+#: name -> dtype -> coefficients from the constant term up; comments name function and interval
 POLYNOMIALS: dict[str, dict[str, tuple[float, ...]]] = {
     # (exp(r) - 1 - r)/r^2 on [-0.346574, 0.346574]
     "exp": {
@@ -362,7 +362,9 @@ SPLIT: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 #: the bits of 2/pi after 10 zero bits, in words of 32
-TWO_OVER_PI: tuple[int, ...] = (0x0028BE60, 0xDB939105, 0x4A7F09D5, 0xF47D4D37, 0x7036D8A5, 0x664F10E4, 0x107F9458)
+TWO_OVER_PI: tuple[int, ...] = (
+    0x0028BE60, 0xDB939105, 0x4A7F09D5, 0xF47D4D37, 0x7036D8A5, 0x664F10E4, 0x107F9458
+)
 
 
 def polynomial(name: str, dtype: DType) -> tuple[float, ...]:
