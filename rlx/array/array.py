@@ -45,12 +45,15 @@ class Array:
     :func:`rlx.eval`) compiles the whole expression to one program, runs it, and keeps the result.
     """
 
-    __slots__ = ("_value", "__weakref__")
+    __slots__ = ("_value", "_weak", "__weakref__")
     __array_priority__ = 1000
     _value: Value
+    #: Stands for a Python number (an argument of a compiled function): takes the dtype of what it meets.
+    _weak: bool
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, weak: bool = False) -> None:
         self._value = value
+        self._weak = weak
 
     # What it is
 

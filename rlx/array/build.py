@@ -154,15 +154,27 @@ def promote(*xs: Any) -> list[Array]:
     device = None
     for a in arrays:
         if isinstance(a, Array):
-            dtype = a.dtype if dtype is None else dt.common_type(dtype, a.dtype)
             device = device or a._value.node.device
-    where = device or default_device()
+            if not a._weak:
+                dtype = a.dtype if dtype is None else dt.common_type(dtype, a.dtype)
+    floats = default_float(device or default_device())
     for a in arrays:
-        if not isinstance(a, Array):
-            dtype = dt.default_of(a, default_float(where)) if dtype is None else dt.weak_type(
-                dtype, a, default_float(where))
+        if not isinstance(a, Array) or a._weak:
+            dtype = _meet(dtype, a, floats)
     assert dtype is not None
     return [cast(a, dtype) if isinstance(a, Array) else constant(a, dtype, device) for a in arrays]
+
+
+#: A Python number of each kind, for the weak type of a traced one.
+_SAMPLES: dict[str, Scalar] = {"b": True, "i": 1, "u": 1, "f": 1.0, "c": 1j}
+
+
+def _meet(dtype: dt.DType | None, x: Any, floats: dt.DType) -> dt.DType:
+    """The dtype after meeting a weak number, or an array that stands for one."""
+    if isinstance(x, Array) and dtype is None:
+        return x.dtype
+    number = _SAMPLES[x.dtype.kind] if isinstance(x, Array) else x
+    return dt.default_of(number, floats) if dtype is None else dt.weak_type(dtype, number, floats)
 
 
 def cast(x: Array, dtype: dt.DType) -> Array:

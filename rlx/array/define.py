@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.array.array import Array, FUNCTIONS
-from rlx.array.build import as_array, constant, emit, is_scalar, trace
+from rlx.array.build import as_array, constant, emit, is_scalar, promote, trace
 from rlx.array.hooks import default_device, default_float
-from rlx.core import dtype as dt
 from rlx.core.errors import RlxError, TraceError
 from rlx.ir.graph import Graph, Type
 from rlx.ir.op import REGISTRY, Op
@@ -112,18 +111,19 @@ class OpFunction(Op):
 
 
 def _weak(given: list[Any]) -> list[Array]:
-    """Operands as arrays; Python scalars take the dtype of the others (weakly)."""
-    dtype: dt.DType | None = None
-    device = None
+    """Operands as arrays; Python numbers (and arrays that stand for them) take the dtype of the others."""
     out = [x if is_scalar(x) else as_array(x) for x in given]
-    for a in out:
-        if isinstance(a, Array):
-            dtype = a.dtype if dtype is None else dt.common_type(dtype, a.dtype)
-            device = device or a._value.node.device
-    floats = default_float(device or default_device())
-    return [a if isinstance(a, Array) else
-            constant(a, dt.weak_type(dtype, a, floats) if dtype is not None else dt.default_of(a, floats), device)
-            for a in out]
+    firm = [a for a in out if isinstance(a, Array) and not a._weak]
+    if len(firm) == len(out):
+        return firm
+    device = next((a._value.node.device for a in firm if a._value.node.device), None)
+    return [a if isinstance(a, Array) and not a._weak else _like(a, firm, device) for a in out]
+
+
+def _like(number: Any, firm: list[Array], device: str | None) -> Array:
+    """A weak number in the dtype it takes beside the firm operands."""
+    meeting = promote(number, *firm)[0]
+    return meeting if isinstance(number, Array) else constant(number, meeting.dtype, device)
 
 
 def freeze(x: Any) -> Any:

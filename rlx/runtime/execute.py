@@ -12,9 +12,10 @@ import numpy as np
 from rlx import device as devices
 from rlx.array.build import to_host
 from rlx.array.hooks import default_device, hooks
-from rlx.compile.legalize import Policy
+from rlx.compile.legalize import Policy, legalize
 from rlx.compile.pipeline import Lowered, compile_graph
 from rlx.compile.report import Report
+from rlx.compile.simplify import simplify
 from rlx.core import dtype as dt
 from rlx.core import flags
 from rlx.core.errors import DeviceError
@@ -159,10 +160,42 @@ def storage_type(t: Type) -> int:
     return count(t.shape) * t.dtype.itemsize
 
 
+def compile_traced(graph: Graph, device: str, dispatch: str | None, overrides: dict[str, str], name: str) -> Compiled:
+    """The program of a traced function; one program serves all functions of the same structure."""
+    policy = Policy(dispatch or str(flags.get("kernel_dispatch")), overrides)
+    key = ("jit", device, graph.key(), policy.key(), flags.key())
+    found = PROGRAMS.get(key)
+    if found is None:
+        found = compile_for(graph, device, policy, name)
+        PROGRAMS.put(key, found)
+    return found
+
+
+def explain(f: Any, *args: Any, device: str | None = None, dispatch: str | None = None, **kwargs: Any) -> Report:
+    """Where every node of ``f(*args)`` would go, without running it.
+
+    ``f`` is a function, a jitted function, or an Array whose pending expression is meant.
+
+    >>> import rlx
+    >>> print(rlx.explain(lambda x: rlx.tanh(x).sum(), rlx.arange(3.0)).paths())
+    {'common': 1, 'rewritten': 1}
+    """
+    from rlx.array.array import Array
+    from rlx.array.jit import Jitted
+    if isinstance(f, Array):
+        _, leaves = structure([f._value])
+        graph, name = _abstract([f._value], leaves), device or f.device
+    else:
+        traced = Jitted(f._f if isinstance(f, Jitted) else f, (), (), None, None, {}).trace(*args, **kwargs)
+        graph, name = traced.graph, device or traced.device
+    target = devices.find(name)
+    return legalize(simplify(graph), target, Policy(dispatch or str(flags.get("kernel_dispatch"))))[1]
+
+
 def install() -> None:
     """Connect the arrays' floor with this one."""
     hooks.evaluate = evaluate
     hooks.upload = upload
     hooks.download = download
     hooks.default_float = default_float
-    hooks.compile = compile_for
+    hooks.compile = compile_traced

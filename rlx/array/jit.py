@@ -1,0 +1,240 @@
+"""``rlx.jit``: trace a function once for each specialization, then run the compiled program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.array.array import Array
+from rlx.array.build import as_array, concrete, is_scalar, tracing
+from rlx.array.hooks import default_device, default_float, hooks
+from rlx.array.tree import Tree, flatten, unflatten
+from rlx.core import dtype as dt
+from rlx.core import flags
+from rlx.core.errors import DeviceError, RlxError, ValueIssue
+from rlx.core.where import here
+from rlx.ir.graph import Graph, Type, Value, close, inline, parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function traced for one specialization: its graph, captured values, and the structure of its result."""
+
+    graph: Graph
+    captured: tuple[Value, ...]
+    structure: Tree
+    device: str
+
+
+@dataclass(slots=True)
+class Specialization:
+    """A traced function and the program made of it."""
+
+    traced: Traced
+    program: Any
+
+
+Guard = tuple[Any, ...]
+
+
+class Jitted:
+    """A function that is compiled when it is called: see :func:`jit`."""
+
+    def __init__(self, f: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str],
+                 device: str | None, dispatch: str | None, overrides: dict[str, str]) -> None:
+        functools.update_wrapper(self, f)
+        self._f = f
+        self._static = frozenset(static_argnames) | frozenset(_names_of(f, static_argnums))
+        self._static_at = frozenset(static_argnums)
+        self._device, self._dispatch, self._overrides = device, dispatch, overrides
+        self._specializations: dict[Guard, Specialization] = {}
+        self._last: Guard | None = None
+        self.misses: list[str] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure, static = self._split(args, kwargs)
+        if any(isinstance(x, Array) and x.is_traced for x in leaves):
+            return self._inline(leaves, structure, static)
+        guard = self._guard(leaves, structure, static)
+        found = self._specializations.get(guard)
+        if found is None:
+            found = self._specialize(guard, leaves, structure, static)
+        device = found.traced.device
+        inputs = [_storage(x, device) for x in leaves]
+        captured = [_concrete(v) for v in found.traced.captured]
+        outs = found.program.run([*inputs, *captured])
+        arrays = [concrete(s, t.dtype, t.shape, device) for s, t in zip(outs, found.program.outputs, strict=True)]
+        return unflatten(found.traced.structure, arrays)
+
+    # Specializing
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The compiled program for these arguments, without running it: ``.report``, ``.text(level)``."""
+        leaves, structure, static = self._split(args, kwargs)
+        guard = self._guard(leaves, structure, static)
+        found = self._specializations.get(guard) or self._specialize(guard, leaves, structure, static)
+        return found.program
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The traced graph for these arguments, before any compiling."""
+        return self._trace(*self._split(args, kwargs))
+
+    @property
+    def cache_size(self) -> int:
+        """How many specializations there are."""
+        return len(self._specializations)
+
+    def _specialize(self, guard: Guard, leaves: list[Any], structure: Tree, static: Guard) -> Specialization:
+        self.misses.append(self._why(guard))
+        traced = self._trace(leaves, structure, static)
+        program = hooks.compile(traced.graph, traced.device, self._dispatch, self._overrides, self.__name__)
+        found = self._specializations[guard] = Specialization(traced, program)
+        self._last = guard
+        return found
+
+    def _trace(self, leaves: list[Any], structure: Tree, static: Guard) -> Traced:
+        device = self._place(leaves)
+        with tracing() as depth:
+            params = [parameter(_type(x, device), depth, here(2), device) for x in leaves]
+            arrays = [Array(p, weak=is_scalar(x)) for p, x in zip(params, leaves, strict=True)]
+            result = self._call(arrays, structure, static)
+            out_leaves, out_structure = flatten(result)
+            outputs = [as_array(x, device=device)._value for x in out_leaves]
+            graph, captured = close(outputs, params, depth, getattr(self, "__name__", "jitted"))
+        for v in captured:
+            if v.node.device not in (None, device):
+                raise DeviceError(f"the function runs on {device} and uses an array on {v.node.device}", where=v.node.where,
+                                  why="a program runs on one device", do=f"move it with .to_device({device!r})")
+        return Traced(graph, tuple(captured), out_structure, device)
+
+    def _call(self, arrays: list[Array], structure: Tree, static: Guard) -> Any:
+        args, kwargs = unflatten(structure, arrays)
+        args = list(args)
+        for i, v in static:
+            if isinstance(i, int):
+                args[i] = v
+            else:
+                kwargs[i] = v
+        return self._f(*args, **kwargs)
+
+    def _inline(self, leaves: list[Any], structure: Tree, static: Guard) -> Any:
+        """Inside another trace the function's graph becomes part of the outer one."""
+        arrays = [as_array(x) for x in leaves]
+        traced = self._trace(list(arrays), structure, static)
+        values = inline(traced.graph, [*[a._value for a in arrays], *traced.captured])
+        return unflatten(traced.structure, [Array(v) for v in values])
+
+    # Guards
+
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Tree, Guard]:
+        static: list[tuple[int | str, Any]] = []
+        if self._static_at or self._static:
+            args = tuple([_take(static, i, a) if i in self._static_at else a for i, a in enumerate(args)])
+            kwargs = {k: _take(static, k, v) if k in self._static else v for k, v in kwargs.items()}
+        leaves, structure = flatten((args, kwargs))
+        return leaves, structure, tuple(static)
+
+    def _guard(self, leaves: list[Any], structure: Tree, static: Guard) -> Guard:
+        try:
+            types = tuple([_spec(x) for x in leaves])
+            guard = (structure, types, static, self._place(leaves), self._dispatch, flags.key())
+            hash(guard)
+        except TypeError as e:
+            raise ValueIssue(f"{self.__name__}() was given a static argument or leaf that is not hashable", why=str(e),
+                             do="pass arrays and numbers, or mark hashable values with static_argnames") from None
+        return guard
+
+    def _place(self, leaves: list[Any]) -> str:
+        for x in leaves:
+            if isinstance(x, Array) and x._value.node.device:
+                if self._device is not None and x.device != self._device:
+                    raise DeviceError(f"{self.__name__}() runs on {self._device} and was given an array on {x.device}",
+                                      why="a program runs on one device", do=f"move it with .to_device({self._device!r})")
+                return x.device
+        return self._device or default_device()
+
+    def _why(self, guard: Guard) -> str:
+        """The first guard that differs from the last specialization."""
+        if self._last is None:
+            return "first call"
+        names = ("argument structure", "argument types", "static arguments", "device", "dispatch policy", "flags")
+        for name, old, new in zip(names, self._last, guard, strict=True):
+            if old != new:
+                if name == "argument types":
+                    for i, (a, b) in enumerate(zip(old, new, strict=False)):
+                        if a != b:
+                            return f"argument {i} changed from {_spell(a)} to {_spell(b)}"
+                return f"{name} changed from {old} to {new}"
+        return "an earlier specialization was dropped"
+
+
+def _take(static: list[tuple[int | str, Any]], key: int | str, value: Any) -> None:
+    static.append((key, value))
+
+
+def _names_of(f: Callable[..., Any], nums: Sequence[int]) -> list[str]:
+    if not nums:
+        return []
+    names = list(inspect.signature(f).parameters)
+    return [names[i] for i in nums]
+
+
+def _spec(x: Any) -> Any:
+    if isinstance(x, Array):
+        t = x._value.type
+        return (t.dtype, t.shape, x.device)
+    if is_scalar(x):
+        return type(x)
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return (dt.as_dtype(x.dtype), tuple(x.shape), None)
+    raise TypeError(f"{type(x).__name__} is neither an array nor a number")
+
+
+def _spell(spec: Any) -> str:
+    return spec.__name__ if isinstance(spec, type) else f"{spec[0].short}{list(spec[1])}"
+
+
+def _type(x: Any, device: str) -> Type:
+    if isinstance(x, Array):
+        return x._value.type
+    if is_scalar(x):
+        return Type(dt.default_of(x, default_float(device)), ())
+    return Type(dt.as_dtype(x.dtype), tuple(x.shape))
+
+
+def _storage(x: Any, device: str) -> Any:
+    if not isinstance(x, Array):
+        d = dt.default_of(x, default_float(device)) if is_scalar(x) else None
+        x = as_array(x, d, device)
+    return _concrete(x._value)
+
+
+def _concrete(v: Value) -> Any:
+    return Array(v)._evaluate()
+
+
+def jit(f: Callable[..., Any] | None = None, /, *, static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (), device: str | None = None, dispatch: str | None = None,
+        overrides: dict[str, str] | None = None) -> Any:
+    """Compile ``f`` as one program for each combination of argument types.
+
+    Arrays and numbers (in any pytree) are inputs; a new number or new data never recompiles. Arguments named in
+    ``static_argnames`` are part of the specialization. ``dispatch`` is the policy (``prefer_native``, ``common``,
+    ``strict``), ``overrides`` the policy of single ops. The result's ``.lower(*args)`` gives report and text.
+
+    >>> import rlx
+    >>> f = rlx.jit(lambda x: (x * 2).sum())
+    >>> f(rlx.arange(4)).item()
+    12
+    """
+    if f is None:
+        return lambda g: jit(g, static_argnums=static_argnums, static_argnames=static_argnames, device=device,
+                             dispatch=dispatch, overrides=overrides)
+    if not callable(f):
+        raise RlxError(f"jit of {type(f).__name__}", why="only functions are compiled", do="pass a function")
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    return Jitted(f, nums, names, device, dispatch, overrides or {})
