@@ -335,16 +335,11 @@ def _round(value: Real, dtype: type) -> float:
     return float(mp.ldexp(mp.nint(mp.ldexp(m, 24)), int(e) - 24))
 
 
-def two_over_pi(width: int, count: int) -> tuple[float, ...]:
-    """Consecutive ``width``-bit chunks of 2/pi, each scaled to [0, 1)."""
+def two_over_pi(word: int, count: int, zeros: int) -> tuple[int, ...]:
+    """The bits of 2/pi after ``zeros`` zero bits, in ``count`` words."""
     with mp.workdps(420):
-        rest, out = 2 / mp.pi, []
-        for _ in range(count):
-            rest = mp.ldexp(rest, width)
-            whole = mp.floor(rest)
-            out.append(float(mp.ldexp(whole, -width)))
-            rest -= whole
-    return tuple(out)
+        value = int(mp.floor(mp.ldexp(2 / mp.pi, word * count - zeros)))
+    return tuple(value >> (word * (count - 1 - i)) & ((1 << word) - 1) for i in range(count))
 
 
 #: name -> (value, pieces, bits of the leading pieces in f32, in f64). 0 bits: rounded to nearest.
@@ -358,7 +353,6 @@ SPLITS: dict[str, tuple[Real, int, int, int]] = {
     "pi": (mp.pi, 2, 0, 0),
     "twooverpi": (2 / mp.pi, 1, 0, 0),
     "logsqrt2pi": (mp.log(2 * mp.pi) / 2, 1, 0, 0),
-    "logpi": (mp.log(mp.pi), 1, 0, 0),
     "twothirds": (mp.mpf(2) / 3, 2, 0, 0),
 }
 
@@ -399,17 +393,17 @@ def main() -> None:
         _show("f32", pieces(value, np.float32, count, w32), 8)
         _show("f64", pieces(value, np.float64, count, w64), 8)
         print("    },")
-    print("    # bits of 2/pi in chunks of 48, each scaled to [0, 1)")
-    print('    "chunks": {')
-    _show("f64", two_over_pi(48, 27), 8)
-    print("    },\n}\n")
-    print("#: the bits of 2/pi after 10 zero bits, in words of 32")
-    with mp.workdps(120):
-        value = int(mp.floor(mp.ldexp(2 / mp.pi, 7 * 32 - 10)))
-    words = [value >> (32 * (6 - i)) & 0xFFFFFFFF for i in range(7)]
-    print("TWO_OVER_PI: tuple[int, ...] = (")
-    print("    " + ", ".join(f"0x{w:08X}" for w in words))
-    print(")")
+    print("}\n")
+    print("#: dtype -> the bits of 2/pi in words, after the zeros that the smallest huge angle needs")
+    print("TWO_OVER_PI: dict[str, tuple[int, ...]] = {")
+    # x = 2**15 (float32) and 2**28 (float64) are m 2**e with e = -8 and -24: 2 - e zeros
+    for short, word, count, zeros in (("f32", 32, 7, 10), ("f64", 64, 19, 26)):
+        print(f'    "{short}": (')
+        words = [f"0x{w:0{word // 4}X}" for w in two_over_pi(word, count, zeros)]
+        for i in range(0, count, 4):
+            print(f"        {', '.join(words[i : i + 4])},")
+        print("    ),")
+    print("}")
     print(ACCESS)
 
 

@@ -68,7 +68,7 @@ BOUNDS: dict[str, float] = {
     "asin": 1.5,
     "acos": 1.5,
     "atan": 1.5,
-    "atan2": 1.5,
+    "atan2": 2.0,
     "sinh": 2.0,
     "cosh": 1.5,
     "tanh": 1.6,

@@ -250,11 +250,6 @@ def scale2(x: E, n: E) -> E:
     return x * factor * where(low, n.like(2.0 ** (1.0 - lift)), 2.0)
 
 
-def cast(i: E, dtype: DType) -> E:
-    """An integer as a float, rounded to nearest (exact for those used here)."""
-    return E(expr("cast", (i.x,), dtype))
-
-
 def mulhi(a: E, b: E | int) -> E:
     """The upper half of the product of two unsigned integers."""
     return _op("mulhi", a, a.like(b))

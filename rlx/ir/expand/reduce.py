@@ -2,21 +2,18 @@
 
 Moderate arguments: three-term Cody-Waite with fused products (Boldo, Daumas and Li, "Formally
 verified argument reduction with a fused multiply-add", IEEE Trans. Comput. 58, 2009). Huge
-arguments: Payne and Hanek (ACM SIGNUM 18(1), 1983), x times the bits of 2/pi that matter. float32
-multiplies integers of 32 bits; float64 multiplies floats with fused products, because products of
-64-bit integers have no vector form on common machines.
+arguments: Payne and Hanek (ACM SIGNUM 18(1), 1983), x times the bits of 2/pi that matter, in integers.
 """
 
 from __future__ import annotations
 
 import math
 
-from rlx.core.dtype import DType, int32
+from rlx.core.dtype import DType, float32, float64
 from rlx.ir.expand.build import (
     E,
     Wide,
     bits,
-    cast,
     fast_two_sum,
     fma,
     from_bits,
@@ -31,7 +28,6 @@ from rlx.ir.expand.build import (
     with_sign,
 )
 from rlx.ir.expand.coefficients import TWO_OVER_PI, split
-from rlx.ir.loop import Expr, expr
 
 
 def moderate_limit(dtype: DType) -> float:
@@ -58,84 +54,73 @@ def quadrant(n: E) -> E:
 
 def huge(x: E) -> tuple[E, Wide]:
     """(q, r) as :func:`moderate`, for finite |x| above its limit; NaN for infinities and NaN."""
-    q, turns = _turns32(x) if x.dtype.bits == 32 else _turns64(x)
+    q, turns = _turns(x)
     p = split("halfpi", x.dtype)
     r = wide_mul(turns, Wide(x.like(p[0]), x.like(p[1])))
     return q, Wide(r.hi, where(abs(x) < math.inf, r.lo, math.nan))
 
 
-def _turns32(x: E) -> tuple[E, Wide]:
-    """x * 2/pi as a quadrant and a fraction in [-1/2, 1/2], in 32-bit fixed point.
+def _turns(x: E) -> tuple[E, Wide]:
+    """x * 2/pi as a quadrant and a fraction in [-1/2, 1/2], in fixed point of two words.
 
-    With x = m 2**e the window starts at the bit of 2/pi whose product with m has weight 2.
-    TWO_OVER_PI begins at the bit that x = 2**15 needs.
+    With x = m 2**e the window starts at the bit of 2/pi whose product with m has weight 2. The bits
+    stored begin where x = moderate_limit needs them.
     """
+    f, word = layout(x), layout(x).unsigned.bits
     u = bits(x)
-    start = ((u >> 23) & 255) - (127 + 15)
-    m = (u & 0x7FFFFF) | 0x800000
-    w = _window(start >> 5, [m.like(t) for t in TWO_OVER_PI], 4)
-    s = start & 31
-    # two shifts, because a shift by 32 is not a shift by 31 and one more everywhere
-    h = [(w[i] << s) | ((w[i + 1] >> 1) >> (s ^ 31)) for i in range(3)]
-    low = m * h[1]
-    p1 = low + mulhi(m, h[2])
-    p0 = m * h[0] + mulhi(m, h[1]) + where(p1 < low, m.like(1), 0)
-    q = (p0 + (1 << 29)) >> 30
-    f = E(_signed(p0 - (q << 30)))
-    top, rest = cast(f >> 16, x.dtype) * 2.0**-14, cast(f & 0xFFFF, x.dtype) * 2.0**-30
-    c, d = cast(p1 >> 16, x.dtype) * 2.0**-46, cast(p1 & 0xFFFF, x.dtype) * 2.0**-62
-    a = fast_two_sum(top, rest)
-    b = fast_two_sum(a.hi, a.lo + c)
-    r = fast_two_sum(b.hi, b.lo + d)
+    first = f.bias + int(math.log2(moderate_limit(x.dtype)))
+    start = ((u >> f.mant) & (2 * f.bias + 1)) - first
+    m = (u & ((1 << f.mant) - 1)) | (1 << f.mant)
+    table = [m.like(t) for t in TWO_OVER_PI[x.dtype.short]]
+    w = _window(start >> (word.bit_length() - 1), table, 4)
+    s = start & (word - 1)
+    # two shifts, because a shift by the whole word is not the same everywhere
+    h = [(w[i] << s) | ((w[i + 1] >> 1) >> (s ^ (word - 1))) for i in range(3)]
+    high, low = _product(m, h[1])
+    p1 = low + _product(m, h[2])[0]
+    p0 = m * h[0] + high + where(p1 < low, m.like(1), 0)
+    # p0, p1 hold the product modulo 4 with word - 2 bits after the point; round to the quadrant
+    shifted = p0 + (1 << (word - 3))
+    q = shifted >> (word - 2)
+    turns = _to_float(shifted & ((1 << (word - 2)) - 1), p1, x)
     sign = signbit(x)
     q = where(sign.ne(0), 0 - q, q) & 3
-    return q, Wide(with_sign(r.hi, sign), with_sign(r.lo, sign))
+    return q, Wide(with_sign(turns.hi, sign), with_sign(turns.lo, sign))
 
 
-def _signed(u: E) -> Expr:
-    """The same 32 bits as a signed integer."""
-    return expr("bitcast", (u.x,), int32)
+def _product(a: E, b: E) -> tuple[E, E]:
+    """(high, low) words of an unsigned product.
 
-
-def _turns64(x: E) -> tuple[E, Wide]:
-    """x * 2/pi as a quadrant and a fraction in [-1/2, 1/2], in floating point.
-
-    2/pi is cut into chunks of 48 bits; those whose products with x are multiples of 4 are left out.
+    64 bits go by halves, which vector units can multiply; they have no 64-bit ``mulhi``.
     """
-    f = layout(x)
-    # x = m 2**e with an integral m; chunk j matters when 48 (j + 1) > e - 3
-    e = ((bits(x) >> f.mant) & (2 * f.bias + 1)) - (f.bias + f.mant)
-    small = (e > (1 << 16)) | (e < 3)  # the first: e is negative and has wrapped
-    e = where(small, 0, e - 3)
-    k = (e * 1366) >> 16  # e // 48 for e below 1024
-    c = _window(k, [x.like(t) for t in split("chunks", x.dtype)], 5)
-    # x 2**(-48 k), by lowering the exponent field
-    head = from_bits(bits(x) - ((k * 48) << f.mant))
-    terms: list[E] = []
-    for i, chunk in enumerate(c):
-        p = two_prod(head * 2.0 ** (-48 * i), chunk)
-        terms += [p.hi, p.lo]
-    # the last three are below 2**-89, where one rounding does no harm
-    return _fraction([*terms[:7], terms[7] + (terms[8] + terms[9])])
+    if a.dtype.bits == 32:
+        return mulhi(a, b), a * b
+    half = (1 << 32) - 1
+    a0, a1, b0, b1 = a & half, a >> 32, b & half, b >> 32
+    low, cross = a0 * b0, a0 * b1
+    # below 2**64, because a has at most 53 bits
+    middle = (low >> 32) + (cross & half) + a1 * b0
+    return a1 * b1 + (cross >> 32) + (middle >> 32), (middle << 32) | (low & half)
 
 
-def _mod4(x: E) -> E:
-    """x minus the nearest multiple of 4, exactly."""
-    return x - 4.0 * nearest(x * 0.25)
+def _to_float(high: E, low: E, x: E) -> Wide:
+    """(high - 2**(word - 3) + low / 2**word) / 2**(word - 2): four exact halves, then summed."""
+    word = layout(x).unsigned.bits
+    half = word // 2
+    mask = (1 << half) - 1
+    a = (_small(high >> half) - 2.0 ** (half - 3)) * 2.0 ** (2 - half)
+    b = _small(high & mask) * 2.0 ** (2 - word)
+    c = _small(low >> half) * 2.0 ** (2 - word - half)
+    d = _small(low & mask) * 2.0 ** (2 - 2 * word)
+    s = fast_two_sum(a, b)
+    s = fast_two_sum(s.hi, s.lo + c)
+    return fast_two_sum(s.hi, s.lo + d)
 
 
-def _fraction(terms: list[E]) -> tuple[E, Wide]:
-    """The sum of the products as a quadrant and a fraction: exact modulo 4 as far as it matters."""
-    terms = [_mod4(t) for t in terms[:4]] + terms[4:]
-    n = nearest(terms[0] + (terms[1] + (terms[2] + (terms[3] + terms[4]))))
-    total, low = terms[0] - n, terms[0].like(0.0)
-    rest = low
-    for t in terms[1:]:
-        s = two_sum(total, t)
-        u = two_sum(low, s.lo)
-        total, low, rest = s.hi, u.hi, rest + u.lo
-    s = fast_two_sum(total, low)
-    return quadrant(n), fast_two_sum(s.hi, s.lo + rest)
+def _small(u: E) -> E:
+    """An unsigned integer of at most half a word as a float: planted below the bits of 2**mant."""
+    f = layout(float32 if u.dtype.bits == 32 else float64)
+    return from_bits(u | ((f.bias + f.mant) << f.mant)) - 2.0**f.mant
 
 
 def _window(k: E, table: list[E], count: int) -> list[E]:
