@@ -1,1 +1,17 @@
-"""Sparse matrices: storage, files, products and solvers."""
+"""Sparse matrices: storage, files, products and solvers.
+
+>>> import rlx.sparse
+>>> A = rlx.sparse.CSR.from_arrays([0, 1], [0, 1], [2.0, 4.0], (2, 2))
+>>> x, info = rlx.sparse.cg(A, rlx.asarray([2.0, 4.0]))
+>>> x.tolist(), info.reason
+([1.0, 1.0], 'converged')
+"""
+
+from rlx.sparse.cg import cg as cg
+from rlx.sparse.csr import CSR as CSR
+from rlx.sparse.mtx import read_mtx as read_mtx
+from rlx.sparse.mtx import write_mtx as write_mtx
+from rlx.sparse.precond import Jacobi as Jacobi
+from rlx.sparse.precond import jacobi as jacobi
+from rlx.sparse.products import csr_matvec as csr_matvec
+from rlx.sparse.report import SolverInfo as SolverInfo

@@ -1,0 +1,303 @@
+"""Conjugate gradients. The iteration is a while loop of the IR: one program, no Python between iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlx.array.array import Array
+from rlx.array.build import as_array
+from rlx.array.jit import jit
+from rlx.core import dtype as dt
+from rlx.core.errors import DTypeError, ShapeError, ValueIssue
+from rlx.ops.control import while_loop
+from rlx.ops.creation import asarray, full
+from rlx.ops.elementwise import astype, conj, isfinite, real, sqrt, where
+from rlx.ops.index import scatter
+from rlx.ops.reduce import all as every
+from rlx.ops.reduce import sum as total
+from rlx.sparse.csr import CSR, DTYPES, as_csr
+from rlx.sparse.report import SolverInfo
+
+Apply = Callable[[Array], Array]
+RUNNING, CONVERGED, MAXITER, BREAKDOWN, NONFINITE, STAGNATED = range(6)
+_REASON = {CONVERGED: "converged", MAXITER: "maxiter", BREAKDOWN: "breakdown", NONFINITE: "nonfinite",
+           STAGNATED: "stagnated"}
+#: Iterations whose residual is kept in the history.
+HISTORY = 1 << 14
+
+
+class State(NamedTuple):
+    """What an iteration carries. ``rz`` is ``r . M r``, ``norm`` the recurrence's ``||r||``, ``last`` the true residual
+    at the last restart."""
+
+    x: Array
+    r: Array
+    p: Array
+    rz: Array
+    norm: Array
+    last: Array
+    k: Array
+    matvecs: Array
+    status: Array
+    history: Array
+
+
+@dataclass(frozen=True)
+class System:
+    """A linear system in the form the iteration uses: the operator, the preconditioner (or None), b and its target."""
+
+    A: Any
+    M: Any
+    b: Array
+    target: Array
+
+
+def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None,
+       callback: Callable[[Array], Any] | None = None, device: str | None = None) -> tuple[Array, SolverInfo]:
+    """Solve ``A x = b`` for a symmetric (Hermitian) positive definite A by conjugate gradients.
+
+    Parameters
+    ----------
+    A : CSR, scipy.sparse matrix, dense array (n, n), or a function of an array that returns ``A @ x``.
+    b : array (n,), f32, f64, c64 or c128.
+    x0 : starting guess; zeros by default.
+    rtol, atol : stop when the *true* residual ``||b - A x||`` is at most ``max(rtol * ||b||, atol)``.
+    maxiter : most iterations; ``10 n`` by default, as in SciPy.
+    M : preconditioner: a function, CSR or matrix that approximates the inverse of A, such as ``jacobi(A)``.
+    callback : called as ``callback(x)`` after each iteration (which then returns to Python each time).
+    device : where to solve; the device of A or b by default.
+
+    Returns
+    -------
+    (x, info) : ``info`` is 0 on success; see :class:`SolverInfo` for the reason, residual and history.
+
+    When the recurrence reports convergence the residual is computed anew; if it is not small enough the iteration
+    restarts from it. After M. R. Hestenes and E. Stiefel, J. Res. Nat. Bur. Stand. 49 (1952) 409.
+
+    >>> import rlx.sparse
+    >>> A = rlx.sparse.CSR.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [4.0, 1.0, 1.0, 3.0], (2, 2))
+    >>> x, info = rlx.sparse.cg(A, rlx.asarray([1.0, 2.0]))
+    >>> int(info), [round(v, 4) for v in x.tolist()]
+    (0, [0.0909, 0.6364])
+    """
+    operator, vector, guess = _prepare(A, b, x0, device)
+    precond = _as_operator(M, vector.device, "M", vector.shape[0])
+    n = int(vector.shape[0])
+    limit = 10 * n if maxiter is None else _count(maxiter)
+    _check_tolerance(rtol, atol)
+    fixed = isinstance(operator, CSR) and not callable_only(precond)
+    program = _program if fixed else _Program()
+    args = (operator, precond, vector, guess, float(rtol), float(atol))
+    size = min(max(limit, 1), HISTORY)
+    if callback is None:
+        state, target = program.solve(*args, limit, size=size)
+    else:
+        state, target = _step_by_step(program, args, limit, size, callback)
+    return state.x, _info(state, target)
+
+
+def callable_only(m: Any) -> bool:
+    """Whether an operator is a plain function (whose captured arrays may change from call to call)."""
+    from rlx.array.tree import flatten
+    return callable(m) and not isinstance(m, CSR) and flatten(m)[0] == [m]
+
+
+# The iteration
+
+def _dot(u: Array, v: Array) -> Array:
+    return real(total(conj(u) * v))
+
+
+def _start(s: System, x: Array, size: int) -> State:
+    """The first residual, direction, and an empty history."""
+    r = s.b - s.A @ x if isinstance(s.A, CSR) else s.b - s.A(x)
+    z = r if s.M is None else _apply(s.M, r)
+    norm = sqrt(_dot(r, r))
+    counter = asarray(0, dtype=dt.int64, device=s.b.device)
+    status = where(isfinite(norm), RUNNING, NONFINITE)
+    history = full((size + 1,), float("nan"), dtype=norm.dtype, device=s.b.device)
+    history = scatter(history, norm, (counter,), "set")
+    return State(x, r, z, _dot(r, z), norm, norm, counter, counter + 1, astype(status, dt.int32), history)
+
+
+def _apply(op: Any, x: Array) -> Array:
+    return op @ x if isinstance(op, CSR) else op(x)
+
+
+def _iterate(s: System, v: State) -> State:
+    """One iteration of the recurrence."""
+    q = _apply(s.A, v.p)
+    pq = _dot(v.p, q)
+    good = (pq > 0) & isfinite(pq)
+    alpha = where(good, v.rz / where(good, pq, 1), 0)
+    r = v.r - alpha * q
+    rr = _dot(r, r)
+    z = r if s.M is None else _apply(s.M, r)
+    rz = rr if s.M is None else _dot(r, z)
+    beta = rz / v.rz
+    k = v.k + 1
+    norm = sqrt(rr)
+    sound = isfinite(rz) & (rz >= 0)
+    status = where(good, where(sound, RUNNING, where(isfinite(rz), BREAKDOWN, NONFINITE)),
+                   where(isfinite(pq), BREAKDOWN, NONFINITE))
+    status = where(norm == 0, RUNNING, status)
+    return State(v.x + alpha * v.p, r, z + beta * v.p, rz, where(good, norm, v.norm), v.last, k, v.matvecs + 1,
+                 astype(status, dt.int32), scatter(v.history, norm, (k,), "set"))
+
+
+def _advance(s: System, v: State, limit: Array) -> State:
+    """Iterate until the recurrence's residual is within the target, the limit is reached, or it breaks down."""
+    return while_loop(lambda u: (u.status == RUNNING) & (u.norm > s.target) & (u.k < limit), lambda u: _iterate(s, u), v)
+
+
+def _verify(s: System, v: State, limit: Array) -> State:
+    """Compute the residual from x; restart from it when the recurrence had drifted away, else say how it ended."""
+    r = s.b - _apply(s.A, v.x)
+    norm = sqrt(_dot(r, r))
+    z = r if s.M is None else _apply(s.M, r)
+    ended = where(v.k >= limit, MAXITER, where(norm > 0.5 * v.last, STAGNATED, RUNNING))
+    ended = where(v.status == RUNNING, ended, v.status)
+    status = where(norm <= s.target, CONVERGED, where(isfinite(norm), ended, NONFINITE))
+    return State(v.x, r, z, _dot(r, z), norm, norm, v.k, v.matvecs + 1, astype(status, dt.int32), v.history)
+
+
+def _solve(s: System, v: State, limit: Array) -> State:
+    """Advance and verify until it is decided."""
+    return while_loop(lambda u: u.status == RUNNING, lambda u: _verify(s, _advance(s, u, limit), limit), v)
+
+
+def _target(b: Array, rtol: Array, atol: Array) -> Array:
+    norm = sqrt(_dot(b, b))
+    rel = astype(rtol, norm.dtype) * norm
+    return where(rel > atol, rel, astype(atol, norm.dtype))
+
+
+class _Program:
+    """The compiled pieces: one program for a whole solve, or a start, steps and an end for a callback."""
+
+    def __init__(self) -> None:
+        self.solve = jit(self._whole, static_argnames=("size",))
+        self.start = jit(self._begin, static_argnames=("size",))
+        self.advance = jit(lambda s, v, limit: _advance(s, v, limit))
+        self.verify = jit(lambda s, v, limit: _verify(s, v, limit))
+
+    @staticmethod
+    def _begin(A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, size: int) -> tuple[System, State]:
+        guess = b * 0 if x is None else x
+        s = System(A, M, b, _target(b, rtol, atol))
+        return s, _start(s, guess, size)
+
+    @classmethod
+    def _whole(cls, A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, limit: Any, *, size: int) -> tuple[State, Array]:
+        s, v = cls._begin(A, M, b, x, rtol, atol, size)
+        return _solve(s, v, limit), s.target
+
+
+_program = _Program()
+
+
+def _step_by_step(program: _Program, args: tuple[Any, ...], limit: int, size: int,
+                  callback: Callable[[Array], Any]) -> tuple[State, Array]:
+    A, M, b, x, rtol, atol = args
+    system, v = program.start(A, M, b, x, rtol, atol, size=size)
+    while int(v.status) == RUNNING:
+        k = int(v.k)
+        if float(v.norm) > float(system.target) and k < limit:
+            v = program.advance(system, v, k + 1)
+            if int(v.k) > k and int(v.status) == RUNNING:
+                callback(v.x)
+                continue
+        v = program.verify(system, v, limit)
+    return v, system.target
+
+
+# Arguments and results
+
+def _prepare(A: Any, b: Any, x0: Any, device: str | None) -> tuple[Any, Array, Any]:
+    operator = _as_operator(A, device, "A", None)
+    where_ = device or (operator.device if isinstance(operator, CSR) else b.device if isinstance(b, Array) else None)
+    vector = _vector(b, where_, "b")
+    n = vector.shape[0]
+    if isinstance(operator, CSR):
+        if operator.shape[0] != operator.shape[1]:
+            raise ShapeError(f"cg with a matrix of shape {operator.shape}", why="conjugate gradients needs a square matrix",
+                             do="for least squares solve A.T @ A, or use a solver for rectangular systems")
+        if operator.shape[0] != n:
+            raise ShapeError(f"cg with a matrix of shape {operator.shape} and b of length {n}", why="the sizes differ",
+                             do="pass a right-hand side with one element for each row")
+        common = dt.common_type(operator.dtype, vector.dtype)
+        operator, vector = operator.astype(common), astype(vector, common)
+        _finite(operator.data, "A")
+    _finite(vector, "b")
+    guess = None if x0 is None else astype(_vector(x0, vector.device, "x0"), vector.dtype)
+    if guess is not None and guess.shape != vector.shape:
+        raise ShapeError(f"cg with x0 of length {guess.shape[0]} and b of length {n}", why="the sizes differ",
+                         do="pass a guess with one element for each unknown")
+    return operator, vector, guess
+
+
+def _as_operator(a: Any, device: str | None, name: str, size: int | None) -> Any:
+    if a is None:
+        return None
+    if isinstance(a, CSR) or hasattr(a, "tocsr") or (hasattr(a, "ndim") and not callable(a)):
+        m = as_csr(a, device)
+        if size is not None and m.shape != (size, size):
+            raise ShapeError(f"cg with {name} of shape {m.shape}", why=f"the system has {size} unknowns",
+                             do="pass a matrix of the system's shape")
+        return m
+    if type(a).__name__.endswith("LinearOperator") and hasattr(a, "matvec"):
+        raise DTypeError(f"cg with {name} a scipy LinearOperator", why="its product runs in NumPy on the host",
+                         do="pass a function of an rlx array, a CSR, or a scipy.sparse matrix")
+    if not callable(a):
+        raise DTypeError(f"cg with {name} of type {type(a).__name__}", why="it is neither a matrix nor a function",
+                         do="pass a CSR, a scipy.sparse matrix, an array, or a function of an array")
+    return a
+
+
+def _vector(x: Any, device: str | None, name: str) -> Array:
+    v = as_array(x, device=device) if not isinstance(x, Array) else asarray(x, device=device)
+    if v.ndim == 2 and v.shape[1] == 1:
+        v = v.reshape((-1,))
+    if v.ndim != 1:
+        raise ShapeError(f"cg with {name} of shape {v.shape}", why="it must be a vector", do="pass one right-hand side at a time")
+    if v.dtype.kind in "biu":
+        return astype(v, dt.float64)
+    if v.dtype not in DTYPES:
+        raise DTypeError(f"cg with {name} of {v.dtype.name}", why="the solver takes f32, f64, c64 and c128",
+                         do="cast it with .astype(rlx.float32)")
+    return v
+
+
+_all_finite = jit(lambda x: every(isfinite(x)))
+
+
+def _finite(x: Array, name: str) -> None:
+    if x.is_traced:
+        return
+    if not bool(_all_finite(x)):
+        raise ValueIssue(f"cg with a NaN or infinity in {name}", why="no residual would ever be small", do=f"clean {name} first")
+
+
+def _count(maxiter: Any) -> int:
+    if isinstance(maxiter, bool) or not hasattr(maxiter, "__index__") or int(maxiter) < 0:
+        raise ValueIssue(f"cg with maxiter={maxiter!r}", why="it counts iterations", do="pass an integer of at least 0")
+    return int(maxiter)
+
+
+def _check_tolerance(rtol: Any, atol: Any) -> None:
+    for name, v in (("rtol", rtol), ("atol", atol)):
+        if not float(v) >= 0:
+            raise ValueIssue(f"cg with {name}={v!r}", why="a tolerance is a number of at least 0", do="pass a small positive number")
+
+
+def _info(v: State, target: Array) -> SolverInfo:
+    iterations = int(v.k)
+    history = np.asarray(v.history)[:iterations + 1]
+    return SolverInfo(_REASON[int(v.status)], iterations, int(v.matvecs), float(v.norm), float(target), history)
+
+
+__all__ = ["cg"]

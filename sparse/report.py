@@ -1,0 +1,60 @@
+"""What a solver says about itself: why it stopped, what it cost, and how good the answer truly is."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+#: Why a solver stopped. Each reason ends in what to do.
+REASONS: dict[str, str] = {
+    "converged": "the true residual is within the tolerance",
+    "maxiter": "the iteration limit was reached; raise maxiter, loosen rtol, or use a preconditioner",
+    "breakdown": "a direction of non-positive curvature was met: A (or M) is not positive definite; check its symmetry "
+                 "and sign, or use a solver for general matrices",
+    "nonfinite": "a value became NaN or infinite; check A, b and the preconditioner for such values",
+    "stagnated": "the true residual no longer falls: rounding in this precision ends here; use a wider dtype or a "
+                 "better conditioned system",
+}
+
+
+class SolverInfo(int):
+    """The ``info`` of a solver: an int as SciPy's, and more.
+
+    As an int it is 0 when the solve converged, the number of iterations when it ran out of them or stagnated, and
+    negative after a breakdown or non-finite values. ``residual`` is the *true* final residual ``||b - A x||``,
+    computed anew from x; ``history[k]`` the solver's residual before iteration k.
+    """
+
+    reason: str
+    iterations: int
+    matvecs: int
+    residual: float
+    target: float
+    history: np.ndarray[Any, Any]
+
+    def __new__(cls, reason: str, iterations: int, matvecs: int, residual: float, target: float, history: Any) -> Self:
+        code = 0 if reason == "converged" else -1 if reason in ("breakdown", "nonfinite") else max(iterations, 1)
+        new = super().__new__(cls, code)
+        new.reason, new.iterations, new.matvecs = reason, iterations, matvecs
+        new.residual, new.target, new.history = residual, target, history
+        return new
+
+    @property
+    def converged(self) -> bool:
+        """Whether the true residual is within the tolerance."""
+        return self.reason == "converged"
+
+    @property
+    def message(self) -> str:
+        """The reason in words, ending in what to do."""
+        return REASONS[self.reason]
+
+    def __repr__(self) -> str:
+        return (f"SolverInfo({int(self)}: {self.reason}, {self.iterations} iterations, {self.matvecs} matvecs, "
+                f"residual {self.residual:.3g}, target {self.target:.3g})")
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (SolverInfo, (self.reason, self.iterations, self.matvecs, self.residual, self.target, self.history))
