@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.array.array import FUNCTIONS, Array
-from rlx.array.build import as_array, broadcast, cast, emit, tracing
+from rlx.array.build import as_array, broadcast, cast, constant, emit, tracing
 from rlx.array.define import op, primitive, public
 from rlx.array.tree import Tree, flatten, unflatten
 from rlx.core import dtype as dt
@@ -23,13 +23,18 @@ _loop = primitive("loop")
 
 
 @_while.infer
-def _(*types: Type, carry: int) -> tuple[Type, ...]:
+def _(*types: Type, carry: int, bound: int = -1) -> tuple[Type, ...]:
     return types[:carry]
 
 
 @_loop.infer
-def _(count: Type, *types: Type, carry: int) -> tuple[Type, ...]:
+def _(count: Type, *types: Type, carry: int, bound: int = -1) -> tuple[Type, ...]:
     return types[:carry]
+
+
+def _attrs(carry: int, bound: int | None) -> dict[str, int]:
+    """Attributes of a loop; a bound on its iterations is what reverse differentiation stores them by."""
+    return {"carry": carry} if bound is None else {"bound": int(bound), "carry": carry}
 
 
 def _arrays(tree: Any, device: str | None = None) -> tuple[list[Array], Tree]:
@@ -84,13 +89,34 @@ def _fit(init: list[Array], outputs: list[Array]) -> list[Array]:
 
 
 @public
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any) -> Any:
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, *,
+               max_steps: int | None = None) -> Any:
     """``while cond_fun(val): val = body_fun(val)`` on the device; values keep their types.
+
+    With ``max_steps`` the loop ends after that many iterations, and can be differentiated in reverse: the values of
+    each iteration are kept, so it costs memory for ``max_steps`` of them.
 
     >>> import rlx
     >>> rlx.while_loop(lambda v: v[0] < 100, lambda v: (v[0] * 2, v[1] + 1), (rlx.asarray(1), rlx.asarray(0)))[1].item()
     7
     """
+    if max_steps is not None:
+        return _bounded(cond_fun, body_fun, init, max_steps)
+    return _while_loop(cond_fun, body_fun, init, None)
+
+
+def _bounded(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, steps: int) -> Any:
+    """A while loop with a counter beside its value."""
+    def head(state: Any) -> Any:
+        more = as_array(cond_fun(state[1]))
+        more = FUNCTIONS["not_equal"](more, 0) if more.dtype != dt.bool_ else more
+        return FUNCTIONS["bitwise_and"](state[0] < steps, more)
+
+    start = constant(0, dt.int64, _device(_arrays(init)[0]))
+    return _while_loop(head, lambda s: (s[0] + 1, body_fun(s[1])), (start, init), steps)[1]
+
+
+def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, bound: int | None) -> Any:
     arrays, structure = _arrays(init)
     device = _device(arrays)
     body = _Traced(body_fun, [a._value.type for a in arrays], structure, device)
@@ -107,7 +133,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         head.values = [FUNCTIONS["not_equal"](head.outputs[0], 0)._value]
     captured = _captured(head, body)
     operands = [*arrays, *[Array(v) for v in captured]]
-    outs = emit("while", operands, {"carry": len(arrays)},
+    outs = emit("while", operands, _attrs(len(arrays), bound),
                 (head.close(captured, "cond"), body.close(captured, "body")))
     return unflatten(structure, outs)
 
@@ -138,8 +164,12 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
 
 
 @public
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Array, Any], Any], init: Any) -> Any:
-    """``for i in range(lower, upper): val = body_fun(i, val)`` on the device."""
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Array, Any], Any], init: Any, *,
+              max_steps: int | None = None) -> Any:
+    """``for i in range(lower, upper): val = body_fun(i, val)`` on the device.
+
+    Reverse differentiation needs a number of iterations known while tracing, or a bound on it in ``max_steps``.
+    """
     arrays, structure = _arrays(init)
     device = _device(arrays)
     low = lower if isinstance(lower, int) else as_array(lower)
@@ -157,7 +187,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Array, Any], Any], ini
     captured = _captured(body)
     n = cast(as_array(upper) - low, dt.int64) if not isinstance(upper, int) or not isinstance(low, int) else \
         as_array(max(upper - low, 0))
-    outs = emit("loop", [n, *arrays, *[Array(v) for v in captured]], {"carry": len(arrays)},
+    outs = emit("loop", [n, *arrays, *[Array(v) for v in captured]], _attrs(len(arrays), max_steps),
                 (body.close(captured, "body"),))
     return unflatten(structure, outs)
 

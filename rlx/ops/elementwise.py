@@ -44,12 +44,12 @@ def _infer(name: str) -> Callable[..., Type]:
     return infer
 
 
-def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partials | NotDifferentiable, *,
+def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partials | NotDifferentiable | None, *,
                 floats: bool = False, doc: str = "", domain: str = "any") -> Callable[..., Array]:
     """Register a primitive with its rules and make its public function ``name``.
 
-    ``partials(out, *args)`` gives the derivative with respect to each argument; ``floats`` promotes integers to the
-    default float first; ``domain`` bounds the sample values.
+    ``partials(out, *args)`` gives the derivative with respect to each argument (None: its rules are in
+    ``derivative.py``); ``floats`` promotes integers to the default float first; ``domain`` bounds the sample values.
     """
     row = POINTWISE[prim]
     holder = primitive(prim)
@@ -58,7 +58,7 @@ def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partial
     holder.ref(ref)
     if isinstance(partials, NotDifferentiable):
         holder.grad(partials)
-    else:
+    elif partials is not None:
         holder.rules["partials"] = partials
     holder.samples(lambda: pointwise_samples(row, domain))
 
@@ -86,7 +86,14 @@ def _f(name: str) -> Callable[..., Array]:
     return lambda *a: FUNCTIONS[name](*a)
 
 
-_where, _zero = _f("where"), NotDifferentiable("it is constant almost everywhere")
+_where = _f("where")
+
+
+def _zero(o: Array, *args: Array) -> tuple[int, ...]:
+    """Partials of a function that is constant almost everywhere."""
+    return (0,) * len(args)
+
+
 _int = NotDifferentiable("it is defined on integers and booleans")
 
 
@@ -114,8 +121,8 @@ maximum = elementwise("maximum", "max", np.maximum,
                       lambda o, x, y: (_half_at_tie(x, y, x > y), _half_at_tie(x, y, y > x)),
                       doc="The larger of two; NaN if either is.")
 negative = elementwise("negative", "neg", np.negative, lambda o, x: (-1,), doc="``-x``.")
-_abs_real = elementwise("_abs", "abs", np.abs, lambda o, x: (_f("sign")(x),), doc="``|x|``.")
-sign = elementwise("sign", "sign", np.sign, _zero, doc="-1, 0 or 1 by the sign of ``x``; ``x / |x|`` if complex.")
+_abs_real = elementwise("_abs", "abs", np.abs, None, doc="``|x|``.")
+sign = elementwise("sign", "sign", np.sign, None, doc="-1, 0 or 1 by the sign of ``x``; ``x / |x|`` if complex.")
 floor = elementwise("floor", "floor", np.floor, _zero, doc="The largest integer not above ``x``.", floats=True)
 ceil = elementwise("ceil", "ceil", np.ceil, _zero, doc="The smallest integer not below ``x``.", floats=True)
 trunc = elementwise("trunc", "trunc", np.trunc, _zero, doc="``x`` without its fraction.", floats=True)
@@ -174,6 +181,12 @@ def _product_power(x: Array, n: int) -> Array:
 
 # Exponentials, logarithms, trigonometry
 
+def _part(x: Array, length: Array) -> Array:
+    """``x / length``, 0 where the length is 0."""
+    zero = FUNCTIONS["equal"](length, 0)
+    return _where(zero, 0, x / _where(zero, 1, length))
+
+
 _LN2, _LN10 = 0.6931471805599453, 2.302585092994046
 exp = elementwise("exp", "exp", np.exp, lambda o, x: (o,), floats=True, doc="``e ** x``.")
 exp2 = elementwise("exp2", "exp2", np.exp2, lambda o, x: (o * _LN2,), floats=True, doc="``2 ** x``.")
@@ -195,7 +208,7 @@ acos = elementwise("acos", "acos", np.arccos, lambda o, x: (-1 / sqrt((1 - x) * 
 atan = elementwise("atan", "atan", np.arctan, lambda o, x: (1 / (1 + x * x),), floats=True, doc="Inverse tangent, in radians.")
 atan2 = elementwise("atan2", "atan2", np.arctan2, lambda o, y, x: (x / (x * x + y * y), -y / (x * x + y * y)),
                     floats=True, doc="The angle of the point (x2, x1), in radians.")
-hypot = elementwise("hypot", "hypot", np.hypot, lambda o, x, y: (x / o, y / o), floats=True,
+hypot = elementwise("hypot", "hypot", np.hypot, lambda o, x, y: (_part(x, o), _part(y, o)), floats=True,
                     doc="``sqrt(x*x + y*y)`` without overflow.")
 sinh = elementwise("sinh", "sinh", np.sinh, lambda o, x: (cosh(x),), floats=True, doc="Hyperbolic sine.")
 cosh = elementwise("cosh", "cosh", np.cosh, lambda o, x: (sinh(x),), floats=True, doc="Hyperbolic cosine.")
@@ -262,15 +275,10 @@ mulhi = elementwise("mulhi", "mulhi", _mulhi_ref, _int, doc="The upper half of t
 
 # Complex
 
-_complex = elementwise("_complex", "complex", lambda x, y: x + 1j * y,
-                       NotDifferentiable("its rule is in the transform of complex values"),
-                       doc="``x + 1j * y`` of two real arrays.")
-_real = elementwise("_real", "real", np.real, NotDifferentiable("its rule is in the transform of complex values"),
-                    doc="The real part.")
-_imag = elementwise("_imag", "imag", np.imag, NotDifferentiable("its rule is in the transform of complex values"),
-                    doc="The imaginary part.")
-_conj = elementwise("_conj", "conj", np.conj, NotDifferentiable("its rule is in the transform of complex values"),
-                    doc="The complex conjugate.")
+_complex = elementwise("_complex", "complex", lambda x, y: x + 1j * y, None, doc="``x + 1j * y`` of two real arrays.")
+_real = elementwise("_real", "real", np.real, None, doc="The real part.")
+_imag = elementwise("_imag", "imag", np.imag, None, doc="The imaginary part.")
+_conj = elementwise("_conj", "conj", np.conj, None, doc="The complex conjugate.")
 
 # Selection and conversion: registered here, with public functions of their own
 

@@ -27,7 +27,9 @@ def _(x: Type, *index: Type, mode: str = "clip") -> Type:
 
 @_gather.grad
 def _(ct: Array, out: Array, x: Array, *index: Array, mode: str = "clip") -> tuple[Array | None, ...]:
-    return (scatter(x * 0, ct, index, "add"), *[None] * len(index))
+    if mode != "promise":
+        index = tuple([FUNCTIONS["clip"](i, 0, n - 1) for i, n in zip(index, x.shape, strict=False)])
+    return (scatter(_zeros(x), ct, index, "add"), *[None] * len(index))
 
 
 @_scatter.infer
@@ -40,9 +42,11 @@ def _(ct: Array, out: Array, x: Array, update: Array, *index: Array, kind: str) 
     none = [None] * len(index)
     if kind == "add":
         return (ct, gather(ct, *index), *none)
+    if kind == "set" and index[0].shape == ():
+        return (scatter(ct, _zeros(update), index, "set"), gather(ct, *index), *none)
     if kind == "set":
         n = iota(_count(update.shape), dt.int64, ct._value.node.device).reshape(update.shape)
-        last = scatter(cast(x * 0, dt.int64) - 1 if x.dtype.is_integer else _minus_one_like(x), n, index, "set")
+        last = scatter(_minus_one_like(x), n, index, "set")
         won = FUNCTIONS["equal"](gather(last, *index), n)
         zero = constant(0, ct.dtype, ct._value.node.device)
         return (scatter(ct, broadcast(zero, update.shape), index, "set"), FUNCTIONS["where"](won, gather(ct, *index), 0),
@@ -55,6 +59,10 @@ def _(ct: Array, out: Array, x: Array, update: Array, *index: Array, kind: str) 
         return (share * kept, gather(share, *index) * hit, *none)
     others = scatter(x, update, index, "mul")
     return (ct * others / x, gather(ct * others, *index) / update, *none)
+
+
+def _zeros(x: Array) -> Array:
+    return broadcast(constant(0, x.dtype, x._value.node.device), x.shape)
 
 
 def _minus_one_like(x: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx.array.array import FUNCTIONS, Array
-from rlx.array.build import as_array, broadcast, cast, emit, emit1, promote
+from rlx.array.build import as_array, broadcast, cast, constant, emit, emit1, promote
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError
@@ -184,7 +184,8 @@ def _(ct: Array, out: Array, x: Array, *, kind: str, axis: int, reverse: bool) -
     grids = [broadcast(reshape(iota(d, dt.int64, x._value.node.device),
                                tuple(d if j == i else 1 for j in range(x.ndim))), x.shape) for i, d in enumerate(x.shape)]
     grids[axis] = source
-    return (emit1("scatter", x * 0, ct, *grids, kind="add"),)
+    zero = broadcast(constant(0, x.dtype, x._value.node.device), x.shape)
+    return (emit1("scatter", zero, ct, *grids, kind="add"),)
 
 
 def scan(x: Array, kind: str, axis: int, reverse: bool = False) -> Array:
