@@ -15,3 +15,4 @@ from rlx.sparse.precond import Jacobi as Jacobi
 from rlx.sparse.precond import jacobi as jacobi
 from rlx.sparse.products import csr_matvec as csr_matvec
 from rlx.sparse.report import SolverInfo as SolverInfo
+from rlx.sparse.report import TracedInfo as TracedInfo

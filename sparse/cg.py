@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 
 from rlx.array.array import Array
 from rlx.array.build import as_array
 from rlx.array.jit import jit
 from rlx.core import dtype as dt
-from rlx.core.errors import DTypeError, ShapeError, ValueIssue
+from rlx.core.errors import DTypeError, ShapeError, TraceError, ValueIssue
 from rlx.ops.control import while_loop
 from rlx.ops.creation import asarray, full
 from rlx.ops.elementwise import astype, conj, isfinite, real, sqrt, where
@@ -20,12 +19,18 @@ from rlx.ops.index import scatter
 from rlx.ops.reduce import all as every
 from rlx.ops.reduce import sum as total
 from rlx.sparse.csr import CSR, DTYPES, as_csr
-from rlx.sparse.report import SolverInfo
+from rlx.sparse.report import (
+    BREAKDOWN,
+    CONVERGED,
+    MAXITER,
+    NONFINITE,
+    RUNNING,
+    STAGNATED,
+    SolverInfo,
+    TracedInfo,
+)
 
 Apply = Callable[[Array], Array]
-RUNNING, CONVERGED, MAXITER, BREAKDOWN, NONFINITE, STAGNATED = range(6)
-_REASON = {CONVERGED: "converged", MAXITER: "maxiter", BREAKDOWN: "breakdown", NONFINITE: "nonfinite",
-           STAGNATED: "stagnated"}
 #: Iterations whose residual is kept in the history.
 HISTORY = 1 << 14
 
@@ -57,7 +62,7 @@ class System:
 
 
 def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None,
-       callback: Callable[[Array], Any] | None = None, device: str | None = None) -> tuple[Array, SolverInfo]:
+       callback: Callable[[Array], Any] | None = None, device: str | None = None) -> tuple[Array, Any]:
     """Solve ``A x = b`` for a symmetric (Hermitian) positive definite A by conjugate gradients.
 
     Parameters
@@ -73,7 +78,8 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
 
     Returns
     -------
-    (x, info) : ``info`` is 0 on success; see :class:`SolverInfo` for the reason, residual and history.
+    (x, info) : ``info`` is 0 on success; see :class:`SolverInfo` for the reason, residual and history. Inside a traced
+    function it is a :class:`TracedInfo`, the same as arrays.
 
     When the recurrence reports convergence the residual is computed anew; if it is not small enough the iteration
     restarts from it. After M. R. Hestenes and E. Stiefel, J. Res. Nat. Bur. Stand. 49 (1952) 409.
@@ -91,8 +97,11 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
     _check_tolerance(rtol, atol)
     fixed = isinstance(operator, CSR) and not callable_only(precond)
     program = _program if fixed else _Program()
-    args = (operator, precond, vector, guess, float(rtol), float(atol))
+    args = (operator, precond, vector, guess, _number(rtol), _number(atol))
     size = min(max(limit, 1), HISTORY)
+    if callback is not None and vector.is_traced:
+        raise TraceError("cg with a callback inside a traced function", why="a callback is Python between iterations",
+                         do="drop the callback; the residual history is in info")
     if callback is None:
         state, target = program.solve(*args, limit, size=size)
     else:
@@ -290,14 +299,19 @@ def _count(maxiter: Any) -> int:
 
 def _check_tolerance(rtol: Any, atol: Any) -> None:
     for name, v in (("rtol", rtol), ("atol", atol)):
+        if isinstance(v, Array):
+            continue
         if not float(v) >= 0:
             raise ValueIssue(f"cg with {name}={v!r}", why="a tolerance is a number of at least 0", do="pass a small positive number")
 
 
-def _info(v: State, target: Array) -> SolverInfo:
-    iterations = int(v.k)
-    history = np.asarray(v.history)[:iterations + 1]
-    return SolverInfo(_REASON[int(v.status)], iterations, int(v.matvecs), float(v.norm), float(target), history)
+def _number(v: Any) -> Any:
+    return v if isinstance(v, Array) else float(v)
+
+
+def _info(v: State, target: Array) -> Any:
+    traced = TracedInfo(v.status, v.k, v.matvecs, v.norm, target, v.history)
+    return traced if v.x.is_traced else SolverInfo.from_traced(traced)
 
 
 __all__ = ["cg"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+
+from rlx.array.array import Array
 
 #: Why a solver stopped. Each reason ends in what to do.
 REASONS: dict[str, str] = {
@@ -16,6 +18,25 @@ REASONS: dict[str, str] = {
     "stagnated": "the true residual no longer falls: rounding in this precision ends here; use a wider dtype or a "
                  "better conditioned system",
 }
+RUNNING, CONVERGED, MAXITER, BREAKDOWN, NONFINITE, STAGNATED = range(6)
+#: The status a solver's program ends with, in words.
+REASON_OF = {CONVERGED: "converged", MAXITER: "maxiter", BREAKDOWN: "breakdown", NONFINITE: "nonfinite",
+             STAGNATED: "stagnated"}
+
+
+class TracedInfo(NamedTuple):
+    """A solver's report inside a traced function, as arrays.
+
+    ``status`` is 1 converged, 2 maxiter, 3 breakdown, 4 nonfinite, 5 stagnated; entries of ``history`` after the last
+    iteration are NaN.
+    """
+
+    status: Array
+    iterations: Array
+    matvecs: Array
+    residual: Array
+    target: Array
+    history: Array
 
 
 class SolverInfo(int):
@@ -39,6 +60,13 @@ class SolverInfo(int):
         new.reason, new.iterations, new.matvecs = reason, iterations, matvecs
         new.residual, new.target, new.history = residual, target, history
         return new
+
+    @classmethod
+    def from_traced(cls, info: TracedInfo) -> SolverInfo:
+        """The report of a solve that ran inside a traced function."""
+        k = int(info.iterations)
+        history = np.asarray(info.history)[:k + 1]
+        return cls(REASON_OF[int(info.status)], k, int(info.matvecs), float(info.residual), float(info.target), history)
 
     @property
     def converged(self) -> bool:

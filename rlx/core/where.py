@@ -44,7 +44,7 @@ _internal: dict[str, bool] = {}
 def _is_internal(file: str) -> bool:
     known = _internal.get(file)
     if known is None:
-        known = _internal[file] = file.startswith(INTERNAL) or file.startswith("<")
+        known = _internal[file] = file.startswith(INTERNAL) or file.startswith("<frozen")
     return known
 
 

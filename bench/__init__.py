@@ -1,0 +1,1 @@
+"""Benchmarks: rlx against named peers in one process, interleaved, with spread and the roofline."""

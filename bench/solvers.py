@@ -1,0 +1,82 @@
+"""Conjugate gradients and sparse products against SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+import rlx
+import rlx.sparse
+from bench.harness import Case, Report, bandwidth, new_report
+
+
+def poisson(n: int) -> Any:
+    """The five-point Laplacian on an n x n grid, f64."""
+    e = np.ones(n)
+    t = scipy.sparse.diags([-e[1:], 2 * e, -e[1:]], [-1, 0, 1])
+    i = scipy.sparse.eye(n)
+    return (scipy.sparse.kron(i, t) + scipy.sparse.kron(t, i)).tocsr()
+
+
+def iteration_bytes(m: Any) -> int:
+    """Bytes one fused iteration must move: the matrix once, and ten passes over vectors.
+
+    ``q = A p, p.q`` reads p and writes q; ``r -= a q, r.r`` reads r, q and writes r; ``x += a p, p = r + b p`` reads
+    x, r, p and writes x, p.
+    """
+    n, item = m.shape[0], m.dtype.itemsize
+    return m.nnz * (item + 4) + (n + 1) * 4 + 10 * n * item
+
+
+def cg_case(name: str, m: Any, iterations: int, goal: str) -> Case:
+    """A fixed number of iterations, so that both do the same work; time is per iteration."""
+    A = rlx.sparse.CSR.from_scipy(m)
+    host = np.ones(m.shape[0])
+    b = rlx.asarray(host)
+    runs = {"rlx": lambda: rlx.sparse.cg(A, b, rtol=0.0, maxiter=iterations)[0],
+            "scipy": lambda: scipy.sparse.linalg.cg(m, host, rtol=0.0, maxiter=iterations)[0]}
+    return Case(name, runs, iterations, iteration_bytes(m), rtol=1e-6, goal=goal)
+
+
+def spmv_case(name: str, m: Any) -> Case:
+    """One product."""
+    A = rlx.sparse.CSR.from_scipy(m)
+    host = np.random.default_rng(0).standard_normal(m.shape[0])
+    x = rlx.asarray(host)
+    product = rlx.jit(lambda A, x: A @ x)
+    moved = m.nnz * 12 + m.shape[0] * 20
+    return Case(name, {"rlx": lambda: product(A, x), "scipy": lambda: m @ host}, 1, moved)
+
+
+def main(command: str, seconds: float = 6.0) -> Report:
+    """All rows."""
+    report = new_report("Sparse solvers", command)
+    report.limits["bandwidth GB/s"] = bandwidth()
+    big = poisson(1000)
+    report.add(cg_case("cg, Poisson 1000x1000, f64", big, 40, "2x scipy, 75 % of bandwidth"), seconds)
+    report.add(cg_case("cg, 494 unknowns (bus network pattern)", bus_like(494), 200, "5x scipy"), seconds / 2)
+    report.add(cg_case("cg, 5,000 unknowns (Poisson 71x71)", poisson(71), 200, "5x scipy"), seconds / 2)
+    report.add(spmv_case("A @ x, Poisson 1000x1000, f64", big), seconds / 2)
+    return report
+
+
+def bus_like(n: int) -> Any:
+    """A power-network-like SPD matrix: a random tree with extra links, weighted Laplacian plus a small diagonal.
+
+    It has the size and the entries per row of the collection's 494_bus, which the project does not ship.
+    """
+    rng = np.random.default_rng(494)
+    heads = [int(rng.integers(0, k)) for k in range(1, n)]
+    links = [*enumerate(heads, 1), *[tuple(rng.integers(0, n, 2)) for _ in range(n // 5)]]
+    rows, cols, vals = [], [], []
+    for i, j in links:
+        if i != j:
+            w = float(10 ** rng.uniform(0, 3))
+            rows += [i, j, i, j]
+            cols += [j, i, i, j]
+            vals += [-w, -w, w, w]
+    m = scipy.sparse.coo_matrix((vals, (rows, cols)), shape=(n, n)).tocsr()
+    return (m + scipy.sparse.eye(n) * 1e-1).tocsr()
