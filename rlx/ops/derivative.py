@@ -14,6 +14,8 @@ from rlx.array.build import broadcast, cast, emit, emit1, literal
 from rlx.ir.op import REGISTRY, NotDifferentiable
 from rlx.ops.elementwise import where
 from rlx.ops.linear import _order, take_along_axis
+from rlx.ops.movement import reshape
+from rlx.ops.reduce import sum as _sum
 
 Tangents = Sequence[Array | None]
 
@@ -178,4 +180,4 @@ def _(t: Tangents, out: Array, x: Array, update: Array, *index: Array, kind: str
     return NotImplemented
 
 
-__all__ = ["filled", "zeros_as"]
+__all__ = ["_sum", "filled", "reshape", "zeros_as"]
