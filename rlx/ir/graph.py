@@ -17,14 +17,17 @@ k, any other node has the highest level of its arguments. What a sub-graph uses 
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from rlx.core.dtype import DType
 from rlx.core.shape import Shape, Size, bind
 from rlx.core.where import UNKNOWN, Where
+from rlx.ir.prim import MOVEMENT, POINTWISE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Node:
     """One operation. Build with :func:`node` (hash-consed), never directly."""
 
     __slots__ = ("op", "args", "attrs", "graphs", "types", "where", "level", "device", "payload", "outs", "uid",
-                 "__weakref__")
+                 "kept", "__weakref__")
     op: str
     args: tuple[Value, ...]
     attrs: tuple[tuple[str, Any], ...]
@@ -54,6 +57,8 @@ class Node:
     payload: Any
     outs: tuple[Value, ...]
     uid: int
+    #: Belongs to a graph that is kept: never turned into a buffer (see :func:`graph_scope`).
+    kept: bool
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute of that name."""
@@ -95,18 +100,40 @@ _table: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 UNIQUE = frozenset(("input", "buffer", "scalar"))
 
 
+class _Scope(threading.local):
+    inside = 0
+
+
+_scope = _Scope()
+
+
+@contextmanager
+def graph_scope() -> Iterator[None]:
+    """Nodes made in here belong to graphs: evaluating an equal expression outside leaves them as they are.
+
+    An evaluated node becomes a buffer in place, so that all who hold it see the result. A compiled or traced graph may
+    not change under its owner; without this, ``iota(3)`` in a cached graph and a user's ``rlx.arange(3)`` would be one node.
+    """
+    _scope.inside += 1
+    try:
+        yield
+    finally:
+        _scope.inside -= 1
+
+
 def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *, graphs: tuple[Graph, ...] = (),
          attrs: tuple[tuple[str, Any], ...] = (), where: Where = UNKNOWN, device: str | None = None, level: int = 0,
          payload: Any = None) -> Node:
     """The node with these parts: an existing one when it is the same computation."""
+    kept = _scope.inside > 0
     if op not in UNIQUE:
-        key = _key(op, args, attrs, graphs, types, device)
+        key = _key(op, args, attrs, graphs, types, device, kept)
         found = _table.get(key)
         if found is not None:
             return found
     n = Node()
     n.op, n.args, n.attrs, n.graphs, n.types, n.where = op, args, attrs, graphs, types, where
-    n.payload, n.uid = payload, next(_counter)
+    n.payload, n.uid, n.kept = payload, next(_counter), kept
     for a in args:
         if a.node.level > level:
             level = a.node.level
@@ -120,15 +147,15 @@ def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *,
 
 
 def _key(op: str, args: tuple[Value, ...], attrs: tuple[tuple[str, Any], ...], graphs: tuple[Graph, ...],
-         types: tuple[Type, ...], device: str | None) -> tuple[Any, ...]:
-    return (op, tuple([(id(a.node), a.index) for a in args]), _typed(attrs), tuple(map(id, graphs)), types, device)
+         types: tuple[Type, ...], device: str | None, kept: bool) -> tuple[Any, ...]:
+    return (op, tuple([(id(a.node), a.index) for a in args]), _typed(attrs), tuple(map(id, graphs)), types, device, kept)
 
 
 def become_buffer(n: Node, storages: tuple[Any, ...], device: str) -> None:
     """Turn an evaluated node into a leaf that holds its results, letting go of what it was computed from."""
     if n.op not in UNIQUE:
         for d in {n.device, None}:
-            key = _key(n.op, n.args, n.attrs, n.graphs, n.types, d)
+            key = _key(n.op, n.args, n.attrs, n.graphs, n.types, d, n.kept)
             if _table.get(key) is n:
                 del _table[key]
     n.op, n.args, n.attrs, n.graphs, n.payload, n.device = "buffer", (), (), (), storages, device
@@ -211,13 +238,18 @@ def rebuild(outputs: Sequence[Value], replace: Mapping[Value, Value],
         args = tuple([done[a] for a in n.args])
         if make is not None:
             new: Sequence[Value] = make(n, args)
-        elif args == n.args:
+        elif args == n.args and _settled(n):
             new = n.outs
         else:
             new = clone(n, args).outs
         for old, fresh in zip(n.outs, new, strict=True):
             done.setdefault(old, fresh)
     return tuple(done[v] for v in outputs)
+
+
+def _settled(n: Node) -> bool:
+    """Whether a graph being built may hold this node: it is a leaf, or was made inside a graph."""
+    return n.kept or n.op in UNIQUE or not _scope.inside
 
 
 def clone(n: Node, args: tuple[Value, ...], types: tuple[Type, ...] | None = None,
@@ -240,14 +272,16 @@ def inline(graph: Graph, args: Sequence[Value]) -> tuple[Value, ...]:
 def captures(graph_outputs: Sequence[Value], inputs: Sequence[Value], level: int) -> list[Value]:
     """Values of a lower level that the outputs use: what a sub-graph must be given as extra operands."""
     own = {id(v.node) for v in inputs}
+    free: dict[int, bool] = {}
     found: dict[Value, None] = {}
     seen: set[int] = set()
+    free: dict[int, bool] = {}
     stack = list(reversed(graph_outputs))
     while stack:
         v = stack.pop()
         if id(v.node) in own:
             continue
-        if v.node.level < level and not _is_free(v.node):
+        if v.node.level < level and not _is_free(v.node, free):
             found.setdefault(v)
             continue
         if id(v.node) not in seen:
@@ -256,9 +290,15 @@ def captures(graph_outputs: Sequence[Value], inputs: Sequence[Value], level: int
     return list(found)
 
 
-def _is_free(n: Node) -> bool:
-    """Constants are copied into a sub-graph instead of captured."""
-    return n.op == "const" or (not n.args and n.op not in UNIQUE)
+def _is_free(n: Node, known: dict[int, bool]) -> bool:
+    """Constants, and what movement and elementwise ops make of them, are copied into a sub-graph instead of captured."""
+    for m in postorder(n.outs):
+        if id(m) not in known:
+            known[id(m)] = m.op in _COPIED and all(known[id(a.node)] for a in m.args)
+    return known[id(n)]
+
+
+_COPIED = frozenset(("const", "iota", *MOVEMENT, *POINTWISE))
 
 
 def close(outputs: Sequence[Value], inputs: Sequence[Value], level: int, name: str) -> tuple[Graph, list[Value]]:
@@ -285,7 +325,7 @@ def rebuild_from(outputs: Sequence[Value], replace: Mapping[Value, Value]) -> tu
                 stack.extend(missing)
                 continue
             args = tuple([done[a] for a in v.node.args])
-            new = v.node if args == v.node.args else clone(v.node, args)
+            new = v.node if args == v.node.args and _settled(v.node) else clone(v.node, args)
             for old, fresh in zip(v.node.outs, new.outs, strict=True):
                 done.setdefault(old, fresh)
             stack.pop()
