@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes, stages
+from rlx.compile.grid import Grid
+from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
 from rlx.compile.nest import ROW_LOCAL, Made, Nest
 from rlx.compile.special import Special
@@ -169,7 +171,8 @@ class _Lowering:
             if m.value in outside or m.value in outputs or m.kind == "total" or big:
                 kept.add(m.value)
         overwritten = {scope.in_place[m.value] for m in g.members if m.value in scope.in_place}
-        nest = Nest("k", g, scope.plan.stored, scope.plan.views, scope.plan.users, kept, overwritten, self.index)
+        args = ("k", g, scope.plan.stored, scope.plan.views, scope.plan.users, kept, overwritten, self.index)
+        nest = Grid(*args, caps=self.caps) if self.caps.schedule == "grid" else Nest(*args)
         return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))
 
     def _special(self, n: Node, scope: _Scope) -> list[L.Step]:
@@ -179,7 +182,8 @@ class _Lowering:
             out, base = self._name(n.outs[0], scope), self._name(n.args[0], scope)
             if out != base:
                 steps.append(L.Copy(out, base))
-        made = Special("k", n, lambda v: v in stored, scope.plan.views, scope.plan.users, self.index).build()
+        args = ("k", n, lambda v: v in stored, scope.plan.views, scope.plan.users, self.index)
+        made = (GridSpecial(*args, caps=self.caps) if self.caps.schedule == "grid" else Special(*args)).build()
         return steps + self._launches(made, scope, n.op)
 
     def _launches(self, made: Sequence[Made], scope: _Scope, label: str) -> list[L.Step]:

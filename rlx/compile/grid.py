@@ -1,0 +1,330 @@
+"""Schedule groups for workgroups of lanes: ``for g in grid: for l in block: ...``.
+
+``y = f(x)`` -> one lane an element; ``s = sum(x, last)`` -> a *team* of lanes a row, which adds its lanes' parts in a tree in
+shared memory; ``s = sum(x)`` -> one partial a workgroup, and a second kernel of one workgroup that adds the partials. The
+shapes depend on sizes and capabilities alone, so results are the same in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from rlx.compile.emit import Emitter, Index
+from rlx.compile.fuse import POINT, RAGGED, REDUCE, ROW, TOTAL, Member, sizes
+from rlx.compile.grid_form import MAX_GROUPS, GridForm, accumulator, floor_power, lanes_of
+from rlx.compile.grid_tile import Tile, find_tile
+from rlx.compile.index import Indexer
+from rlx.compile.nest import Made, Naming, Nest, identity, reduce_kind
+from rlx.core.caps import Caps
+from rlx.core.dtype import bool_, float32, float64
+from rlx.ir import loop as L
+from rlx.ir.graph import Value
+from rlx.ir.loop import Expr, Stmt
+from rlx.ir.prim import COMBINE
+
+#: Workgroups of a kernel that leaves partial totals: enough to fill a large GPU, few enough for one to add up.
+TOTAL_GROUPS = 512
+#: Elements of a row from which a team of lanes shares it.
+TEAM_ROW = 32
+#: Mean length of a segment from which a team of lanes shares it.
+TEAM_SEGMENT = 12
+#: Largest team for segments: they differ in length, so lanes of a wide team would mostly wait.
+SEGMENT_LANES = 64
+
+
+class Grid(Nest):
+    """Schedules one group for a device of workgroups."""
+
+    def __init__(self, *args: Any, caps: Caps) -> None:
+        super().__init__(*args)
+        self.caps = caps
+
+    def build(self) -> list[Made]:
+        """The kernel of the group, and the one that combines its totals."""
+        self.naming = Naming(self.dtype)
+        self.ix = Indexer(self.dtype)
+        self.em = Emitter(self.ix, self.stored, self.users)
+        self.em.overwritten = self.overwritten
+        self.form = GridForm(self.em, self.ix)
+        self.late: list[Stmt] = []
+        self.valid: Expr = L.const(True, bool_)
+        self.team, self.lane = 1, self.ix.const(0)
+        notes = f"{' '.join(m.kind + ':' + m.value.node.op for m in self.g.members)} over {list(self.g.outer)}" + (
+            f" x {list(self.g.inner)}" if self.g.inner else "")
+        tile = find_tile(self.g, self.caps)
+        if tile is not None:
+            body = Tile(self.form, tile, self._epilogue).build()
+            return [self.naming.kernel(self.name, body, f"{notes}, tiles of {tile.rows} x {tile.columns}")]
+        totals = [m for m in self.g.members if m.kind == TOTAL]
+        self.team = self._team_size()
+        return self._rows(totals, notes)
+
+    # The domain over the grid
+
+    def _rows(self, totals: list[Member], notes: str) -> list[Made]:
+        span = prod(self.g.outer)
+        lanes = lanes_of(self.caps, max(span * self.team, 1))
+        per = lanes // self.team
+        limit = TOTAL_GROUPS if totals else MAX_GROUPS
+        self.groups = max(min(-(-span // per), limit), 1)
+        with self.form.kernel(self.groups, lanes) as (g, lane):
+            self.lane = self.ix.mod(lane, self.team)
+            registers = {m.value: self.em.register(identity(reduce_kind(m.value.node), accumulator(m.value)), "s")
+                         for m in totals}
+            visit = self._team_rows if self.team > 1 else self._lane_rows
+            visit(g, lane, span, per, lambda outer: self._body(outer, False, totals, registers))
+            for k, m in enumerate(totals):
+                self._leave_total(k, m, g, lane, lanes, registers[m.value])
+        made = [self.naming.kernel(self.name, self.form.body, notes)]
+        return [*made, self._combine(totals, self.groups)] if totals and self.groups > 1 else made
+
+    def _lane_rows(self, g: Expr, lane: Expr, span: int, per: int, body: Callable[[Index], tuple[Stmt, ...]]) -> None:
+        """One lane an outer index: a guard when the grid covers the domain, else a strided loop."""
+        em, ix = self.em, self.ix
+        at = ix.add(ix.scale(g, per), lane)
+        em.open()
+        em.define("o")
+        o = ix.var("o", span) if span != 1 else L.var("o", ix.dtype)
+        ix.extent["o"] = span
+        stmts = body(ix.split(o, self.g.outer))
+        inner = em.close() + stmts
+        if self.groups * per < span:
+            em.here.append(L.For("o", at, ix.const(span), self.groups * per, L.SERIAL, inner))
+        elif self.groups * per == span:
+            em.here.extend((L.Let("o", at), *inner))
+        else:
+            em.here.append(L.If(L.less(at, ix.const(span)), (L.Let("o", at), *inner)))
+
+    def _team_rows(self, g: Expr, lane: Expr, span: int, per: int, body: Callable[[Index], tuple[Stmt, ...]]) -> None:
+        """One team an outer index. All lanes of a workgroup run the same passes, so barriers are met by all; a team past
+        the end repeats the last row and stores nothing."""
+        em, ix = self.em, self.ix
+        em.open()
+        for name in ("r", "o"):
+            em.define(name)
+        first: Expr = L.var("r", ix.dtype)
+        row = ix.add(first, ix.div(lane, self.team))
+        full = span % per == 0
+        ix.extent["o"] = span
+        o = L.var("o", ix.dtype)
+        em.here.append(L.Let("o", row if full else L.expr("min", (row, ix.const(span - 1)), ix.dtype)))
+        self.valid = L.const(True, bool_) if full else em.let(L.less(row, ix.const(span)))
+        stmts = body(ix.split(o, self.g.outer) if self.g.outer else ())
+        inner = em.close() + stmts
+        start = ix.scale(g, per)
+        if self.groups * per < span:
+            em.here.append(L.For("r", start, ix.const(span), self.groups * per, L.SERIAL, inner))
+        else:
+            em.here.extend((L.Let("r", start), *inner))
+
+    def _team_size(self) -> int:
+        """Lanes that share one outer index: 1, or a power of two."""
+        want = 1
+        for m in self.g.members:
+            if m.kind == RAGGED:
+                shape = sizes(m.value.node.args[0])
+                mean = shape[0] // max(sizes(m.value)[0], 1)
+                if mean >= TEAM_SEGMENT and prod(shape[1:]) < 16:
+                    want = max(want, min(floor_power(mean // 2), SEGMENT_LANES))
+            elif m.kind in (REDUCE, ROW):
+                n = prod(self.g.inner or ())
+                if n >= TEAM_ROW and not (m.kind == REDUCE and self._walks_columns(m)):
+                    want = max(want, floor_power(n // 2))
+        size = max([accumulator(m.value).itemsize for m in self.g.members] or [1])
+        kinds = len({accumulator(m.value) for m in self.g.members})
+        most = lanes_of(self.caps, 1 << 30)
+        if prod(self.g.outer) == 0 or most * size * kinds > self.caps.shared_bytes:
+            return 1
+        return min(want, most)
+
+    def _walks_columns(self, m: Member) -> bool:
+        """Whether neighbouring results of a contraction read neighbouring elements: then one lane a result is better."""
+        n = m.value.node
+        if n.op != "dot" or prod(self.g.outer) < 256:
+            return False
+        k = 0 if len(n.args[0].shape) > len(n.args[1].shape) else 1
+        return len(n.args[k].shape) - 1 not in n.attr("contract")[k]
+
+    # What one outer index does
+
+    def _taken(self) -> tuple[Stmt, ...]:
+        """The statements of the open block; in a team, stores of the row come last, from its first lane."""
+        if self.team == 1:
+            return super()._taken()
+        here = self.em.here
+        out = tuple(here)
+        here.clear()
+        if len(self.em.blocks) != self.form.depth + 1 or not self.late:
+            return out
+        first = L.both(self.valid, L.expr("eq", (self.lane, self.ix.const(0)), bool_))
+        fence: tuple[Stmt, ...] = (L.Barrier(),) if self.overwritten else ()
+        out = (*out, *fence, L.If(first, tuple(self.late)))
+        self.late = []
+        return out
+
+    def _keep(self, v: Value, index: Index, e: Expr) -> None:
+        m = self.g.member(v)
+        if self.team == 1 or m is None or m.kind == ROW:
+            super()._keep(v, index, e)
+            return
+        e = self._name(e)
+        if v in self.kept:
+            self.late.append(L.Store(self.naming.of(v), self.ix.linear(index, sizes(v)), e))
+        self.em.held[v] = (index, e)
+
+    def _name(self, e: Expr) -> Expr:
+        return e if e.op in ("var", "const") else self.em.let(e)
+
+    def _inner(self, outer: Index, stage: int) -> None:
+        rows = [m for m in self.g.members if m.kind == ROW and self.need[m.value] == stage]
+        reduces = [m for m in self.g.members if m.kind == REDUCE and self.need[m.value] == stage]
+        if not rows and not reduces:
+            return
+        assert self.g.inner is not None
+        em, n = self.em, prod(self.g.inner)
+        accs = {m.value: em.register(identity(reduce_kind(m.value.node), accumulator(m.value)), "a") for m in reduces}
+        self._row_locals(rows, stage)
+        self.depth = len(em.blocks)
+        if self.team == 1:
+            em.here.extend(self._inner_loops(self.g.inner, outer, (), rows, reduces, accs))
+        else:
+            self._strided(n, outer, rows, reduces, accs)
+        for m in reduces:
+            acc = accs[m.value]
+            if self.team > 1:
+                acc = self.form.tree(acc, reduce_kind(m.value.node), self.team)
+            self._keep(m.value, outer, em.cast(acc, m.value.dtype))
+
+    def _strided(self, n: int, outer: Index, rows: list[Member], reduces: list[Member], accs: dict[Value, Expr]) -> None:
+        """``for i in lane, lane + team, ..``: the team's lanes walk a row side by side."""
+        em, ix = self.em, self.ix
+        assert self.g.inner is not None
+        name = em.name("i")
+        em.open(name)
+        ix.extent[name] = n
+        i = L.var(name, ix.dtype)
+        inner = ix.split(i, self.g.inner)
+        self.position = i
+        for m in rows:
+            self._row(m, outer, inner)
+        for m in reduces:
+            self._accumulate(m, outer, inner, accs[m.value])
+        body = em.close()
+        stop = L.select(self.valid, ix.const(n), ix.const(0))
+        em.here.append(L.For(name, self.lane, stop, self.team, L.SERIAL, body))
+
+    def _row_locals(self, rows: list[Member], stage: int) -> None:
+        """Local arrays for row values that later stages read; in a team each lane keeps the elements it computed."""
+        if self.team == 1:
+            super()._row_locals(rows, stage)
+            return
+        for m in rows:
+            later = any(self.need[c.value] > stage and any(u is m.value for u, _ in c.reads) for c in self.g.members)
+            if later and m.value not in self.kept:
+                name = self.em.name("row")
+                self.em.here.append(L.Array(name, m.value.dtype, -(-prod(self.g.inner or ()) // self.team), "local"))
+                self.local[m.value] = name
+                self.em.placed[m.value] = self._lane_load(name, m.value)
+
+    def _lane_load(self, name: str, v: Value) -> Callable[[Index], Expr]:
+        return lambda index: L.load(name, self._slot(index[len(self.g.outer):]), v.dtype)
+
+    def _slot(self, inner: Index) -> Expr:
+        return self.ix.div(self.ix.linear(inner, self.g.inner or ()), self.team)
+
+    def _row(self, m: Member, outer: Index, inner: Index) -> None:
+        if self.team == 1:
+            super()._row(m, outer, inner)
+            return
+        index = (*outer, *inner)
+        self._keep(m.value, index, self._compute(m.value, index))
+        if m.value in self.local:
+            self.em.here.append(L.Store(self.local[m.value], self._slot(inner), self.em.held[m.value][1]))
+
+    def _accumulate(self, m: Member, outer: Index, inner: Index, acc: Expr) -> None:
+        """``acc = combine(acc, value)``; products of floats are added with one rounding."""
+        from rlx.compile.emit import reduce_index
+        n, kind = m.value.node, reduce_kind(m.value.node)
+        if m.kind == TOTAL and n.op == "reduce":
+            parts = [self.em.value(n.args[0], outer)]
+        else:
+            terms = reduce_index(n, () if m.kind == TOTAL else outer, outer if m.kind == TOTAL else inner)
+            parts = [self.em.value(x, index) for x, index in terms]
+        parts = [self.em.cast(p, acc.dtype) for p in parts]
+        if m.kind == TOTAL and self.team > 1:
+            mine = L.both(self.valid, L.expr("eq", (self.lane, self.ix.const(0)), bool_))
+            parts[0] = L.select(mine, parts[0], identity(kind, acc.dtype))
+            if len(parts) > 1:
+                parts[1] = L.select(mine, parts[1], identity(kind, acc.dtype))
+        self.em.here.append(L.Assign(acc.value, combine(kind, acc, parts), True))
+
+    def _segment(self, m: Member, outer: Index) -> None:
+        """``for k in offsets[o] .. offsets[o+1]: acc = combine(acc, values[k])``, strided over the team."""
+        em, ix = self.em, self.ix
+        values, offsets = m.value.node.args
+        kind = reduce_kind(m.value.node)
+        acc = em.register(identity(kind, accumulator(m.value)), "a")
+        start = em.let(em.as_index(em.value(offsets, (outer[0],))))
+        stop = em.let(em.as_index(em.value(offsets, (ix.offset(outer[0], 1),))))
+        name = em.name("k")
+        em.open(name)
+        ix.extent[name] = max(sizes(values)[0], 1)
+        e = em.cast(em.value(values, (L.var(name, ix.dtype), *outer[1:])), acc.dtype)
+        em.here.append(L.Assign(acc.value, L.expr(COMBINE[kind], (acc, e), acc.dtype), True))
+        body = em.close()
+        if self.team > 1:
+            start, stop = ix.add(start, self.lane), L.select(self.valid, stop, ix.const(0))
+        em.here.append(L.For(name, start, stop, self.team, L.SERIAL, body))
+        total = self.form.tree(acc, kind, self.team) if self.team > 1 else acc
+        self._keep(m.value, outer, em.cast(total, m.value.dtype))
+
+    def _epilogue(self, member: Member, outer: Index, acc: Expr) -> tuple[Stmt, ...]:
+        """What follows a contraction at one result: its store and the points computed from it."""
+        self._keep(member.value, outer, self.em.cast(acc, member.value.dtype))
+        for stage in range(max(self.need.values(), default=0) + 1):
+            for m in self.g.members:
+                if m.kind == POINT and self.need[m.value] == stage:
+                    self._keep(m.value, outer, self._compute(m.value, outer))
+        return self._taken()
+
+    # Totals
+
+    def _leave_total(self, k: int, m: Member, g: Expr, lane: Expr, lanes: int, acc: Expr) -> None:
+        """The workgroup's total, stored as the result or as one partial."""
+        em, ix = self.em, self.ix
+        total = self.form.tree(acc, reduce_kind(m.value.node), lanes) if lanes > 1 else acc
+        if self.groups == 1:
+            store = L.Store(self.naming.of(m.value), ix.const(0), em.cast(total, m.value.dtype))
+        else:
+            store = L.Store(self.naming.scratch(f"partial{k}", acc.dtype, self.groups), g, total)
+        em.here.append(L.If(L.expr("eq", (lane, ix.const(0)), bool_), (store,)) if lanes > 1 else store)
+
+    def _combine(self, totals: list[Member], chunks: int) -> Made:
+        """One workgroup adds up the partials of every total."""
+        naming, ix = Naming(self.dtype), Indexer(self.dtype)
+        em = Emitter(ix, lambda v: None, {})
+        form = GridForm(em, ix)
+        lanes = lanes_of(self.caps, chunks)
+        with form.kernel(1, lanes) as (_, lane):
+            for k, m in enumerate(totals):
+                kind, dtype = reduce_kind(m.value.node), accumulator(m.value)
+                acc = em.register(identity(kind, dtype), "s")
+                name = em.name("c")
+                part = L.load(naming.scratch(f"partial{k}", dtype, chunks), L.var(name, ix.dtype), dtype)
+                step = L.Assign(acc.value, L.expr(COMBINE[kind], (acc, part), dtype), True)
+                em.here.append(L.For(name, lane, ix.const(chunks), lanes, L.SERIAL, (step,)))
+                total = em.cast(form.tree(acc, kind, lanes) if lanes > 1 else acc, m.value.dtype)
+                store = L.Store(naming.of(m.value), ix.const(0), total)
+                em.here.append(L.If(L.expr("eq", (lane, ix.const(0)), bool_), (store,)) if lanes > 1 else store)
+        return naming.kernel(f"{self.name}_total", form.body, "combine partial totals")
+
+
+def combine(kind: str, acc: Expr, parts: list[Expr]) -> Expr:
+    """``acc`` combined with a value, or with the product of two."""
+    if len(parts) == 1:
+        return L.expr(COMBINE[kind], (acc, parts[0]), acc.dtype)
+    if acc.dtype in (float32, float64):
+        return L.expr("fma", (parts[0], parts[1], acc), acc.dtype)
+    return L.expr("add", (acc, L.expr("mul", tuple(parts), acc.dtype)), acc.dtype)
