@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx.core.shape import Size
 from rlx.core.where import UNKNOWN, Where
-from rlx.ir.graph import UNIQUE, Graph, Node, Value, node, postorder
+from rlx.ir.graph import UNIQUE, Graph, Node, Value, graph_scope, node, postorder
 from rlx.ir.text.lex import NAME, Scanner, commented, scalar_text
 from rlx.ir.text.types import TypeReader, attributes_text, symbols, symbols_text, type_text
 
@@ -16,7 +16,7 @@ _WHERE = re.compile(r"(?P<file>.*):(?P<line>\d+)(?: via (?P<via>.+))?")
 
 
 def print_graph(graph: Graph) -> str:
-    """The graph as text; :func:`parse_graph` reads it back. Storage is left out."""
+    """The graph as text; :func:`parse_graph` reads it back. Storage is left out, and equal nodes are written once."""
     found = symbols(_sizes(graph))
     lines = [symbols_text(found)] if found else []
     _graph(graph, "", 1, lines)
@@ -45,19 +45,26 @@ def _sizes(graph: Graph) -> list[Size]:
 
 def _graph(g: Graph, indent: str, level: int, lines: list[str]) -> None:
     names: dict[Value, str] = {}
-    order = postorder((*g.inputs, *g.outputs))
+    order = list(dict.fromkeys((*(v.node for v in g.inputs), *postorder(g.outputs))))
     shared = _shared(order)
-    heads = list(dict.fromkeys(v.node for v in g.inputs))
-    inside = set(heads)
-    for n in (*heads, *[n for n in order if n not in inside]):
-        for o in n.outs:
-            names[o] = f"%{len(names)}"
-    lines.append(f"{indent}graph {_name(g.name)}({', '.join(names[v] for v in g.inputs)}) {{")
-    for n in (*heads, *[n for n in order if n not in inside]):
-        place = n.where.short if n.where.file and n not in shared else ""
-        lines.append(f"{indent}  {commented(_node(n, names, level), place)}")
+    body: list[str] = []
+    written: dict[str, list[str]] = {}
+    count = 0
+    for n in order:
+        inner: list[str] = []
         for sub in n.graphs:
-            _graph(sub, indent + "    ", level + 1, lines)
+            _graph(sub, indent + "    ", level + 1, inner)
+        text = _node(n, names, level)
+        # Equal nodes (one of them shared with lazy arrays, one not) are written once: reading makes them one.
+        outs = written.get(text) if n.op not in UNIQUE and not n.graphs else None
+        if outs is None:
+            outs = written[text] = [f"%{count + k}" for k in range(len(n.outs))]
+            count += len(outs)
+            place = n.where.short if n.where.file and n not in shared else ""
+            body += [f"{indent}  {commented(', '.join(outs) + ' = ' + text, place)}", *inner]
+        names.update(zip(n.outs, outs, strict=True))
+    lines.append(f"{indent}graph {_name(g.name)}({', '.join(names[v] for v in g.inputs)}) {{")
+    lines += body
     lines.append(f"{indent}  return {', '.join(names[v] for v in g.outputs)}".rstrip())
     lines.append(indent + "}")
 
@@ -83,7 +90,7 @@ def _level(n: Node, depth: int) -> int:
 
 
 def _node(n: Node, names: dict[Value, str], depth: int) -> str:
-    text = f"{', '.join(names[o] for o in n.outs)} = {_name(n.op)}"
+    text = _name(n.op)
     if n.args:
         text += f"({', '.join(names[a] for a in n.args)})"
     attrs = n.attrs
@@ -107,7 +114,8 @@ def parse_graph(text: str) -> Graph:
     reader = _Reader(scan)
     if scan.accept("dims"):
         reader.types.declare()
-    graph = reader.graph(1)
+    with graph_scope():
+        graph = reader.graph(1)
     scan.done()
     return graph
 
