@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rlx.array.array import Array
 from rlx.array.build import as_array
 from rlx.array.jit import jit
+from rlx.array.tree import flatten, register_pytree
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError, TraceError, ValueIssue
 from rlx.ops.control import while_loop
@@ -95,8 +96,8 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
     n = int(vector.shape[0])
     limit = 10 * n if maxiter is None else _count(maxiter)
     _check_tolerance(rtol, atol)
-    fixed = isinstance(operator, CSR) and not callable_only(precond)
-    program = _program if fixed else _Program()
+    # What a function captures may change between calls, so it is traced anew; its program is found by structure.
+    program = _Program() if isinstance(operator, Function) or isinstance(precond, Function) else _program
     args = (operator, precond, vector, guess, _number(rtol), _number(atol))
     size = min(max(limit, 1), HISTORY)
     if callback is not None and vector.is_traced:
@@ -109,10 +110,17 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
     return state.x, _info(state, target)
 
 
-def callable_only(m: Any) -> bool:
-    """Whether an operator is a plain function (whose captured arrays may change from call to call)."""
-    from rlx.array.tree import flatten
-    return callable(m) and not isinstance(m, CSR) and flatten(m)[0] == [m]
+class Function:
+    """A plain function as a pytree without leaves."""
+
+    def __init__(self, f: Apply) -> None:
+        self.f = f
+
+    def __call__(self, x: Array) -> Array:
+        return self.f(x)
+
+
+register_pytree(Function, lambda op: ((), op.f), lambda f, _: Function(f))
 
 
 # The iteration
@@ -123,7 +131,7 @@ def _dot(u: Array, v: Array) -> Array:
 
 def _start(s: System, x: Array, size: int) -> State:
     """The first residual, direction, and an empty history."""
-    r = s.b - s.A @ x if isinstance(s.A, CSR) else s.b - s.A(x)
+    r = s.b - _apply(s.A, x)
     z = r if s.M is None else _apply(s.M, r)
     norm = sqrt(_dot(r, r))
     counter = asarray(0, dtype=dt.int64, device=s.b.device)
@@ -264,7 +272,7 @@ def _as_operator(a: Any, device: str | None, name: str, size: int | None) -> Any
     if not callable(a):
         raise DTypeError(f"cg with {name} of type {type(a).__name__}", why="it is neither a matrix nor a function",
                          do="pass a CSR, a scipy.sparse matrix, an array, or a function of an array")
-    return a
+    return Function(a) if flatten(a)[0] == [a] else a
 
 
 def _vector(x: Any, device: str | None, name: str) -> Array:
