@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bfloat16, float16, float32, float64
-from rlx.ir.expand import expansion
+from rlx.ir.expand import FUNCTIONS
 from rlx.ir.graph import Node, Value
 from rlx.ir.prim import TRANSCENDENTAL
 
@@ -57,7 +57,7 @@ def spelling(n: Node, caps: Caps) -> tuple[bool, str] | None:
 
 
 def _expandable(op: str, dtype: DType) -> bool:
-    return expansion(op, float64 if dtype == float64 else float32) is not None
+    return op in FUNCTIONS and dtype in (float16, bfloat16, float32, float64)
 
 
 def _widened(dtype: DType, caps: Caps) -> bool:

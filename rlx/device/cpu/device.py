@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -41,6 +44,7 @@ class CpuDevice(Device):
 
     def __init__(self) -> None:
         self.name = "cpu"
+        self.dlpack = (1, 0)
         self.caps: Caps = caps.read()
         self.claims: Mapping[str, tuple[Claim, ...]] = native.claims()
         self._lower = {c.name: c.lower for found in self.claims.values() for c in found}
@@ -64,7 +68,10 @@ class CpuDevice(Device):
     def load(self, program: Program) -> Executable:
         """Compile the program, or find its object in the disk cache."""
         fast = flags.get("math") == "fast"
-        return self.load_text(render_program(program, self._lower, fast=fast), program)
+        threads.apply_flag()
+        facts = f"{program!r} fast={fast} threads={threads.threads()} {_sources()}"
+        library = jit.load_lazily(facts, lambda: render_program(program, self._lower, fast=fast), (_ENTRY,), _resolve)
+        return CpuExecutable(library, slots(program), program)
 
     def load_text(self, text: str, program: Program) -> Executable:
         """Load a module that was rendered for the program."""
@@ -105,6 +112,15 @@ class CpuExecutable(Executable):
                              do="give one storage for each slot")
         table = self._pack(*[s.address for s in inputs], *[s.address for s in outputs], *self._consts)
         self._call(table, _arena(self._arena) if self._arena else None)
+
+
+@cache
+def _sources() -> str:
+    """A digest of the modules that turn a program into text: an object on disk is good while they are the same."""
+    root = Path(__file__).parents[2]
+    files = sorted(f for folder in ("render", "ir", "device/cpu") for f in (root / folder).rglob("*.py"))
+    facts = [(str(f.relative_to(root)), s.st_size, s.st_mtime_ns) for f in files for s in (f.stat(),)]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 class _Arenas(threading.local):

@@ -20,7 +20,7 @@ from rlx.core.errors import CompileError, DeviceError
 from rlx.device.cpu import cache as disk
 
 #: Part of every key: raise it when the way objects are compiled changes.
-FORMAT = 1
+FORMAT = 2
 #: LLVM's optimisation level, for passes and code generation.
 LEVEL = 3
 _DECLARED = re.compile(r"^declare [^@\n]*@([\w.$-]+)\(", re.MULTILINE)
@@ -80,27 +80,34 @@ def load(text: str, exports: tuple[str, ...], resolve: Resolver) -> Library:
 
     Raises CompileError for text that LLVM does not take.
     """
-    key = key_of(text)
-    data = disk.read(key)
-    if data is not None:
+    return load_lazily(text, lambda: text, exports, resolve)
+
+
+def load_lazily(facts: str, render: Callable[[], str], exports: tuple[str, ...], resolve: Resolver) -> Library:
+    """Like :func:`load`, for a module whose text ``facts`` decide: it is rendered only when its object is not on disk."""
+    key = key_of(facts)
+    entry = disk.read(key)
+    if entry is not None:
         try:
-            return _link(data, text, exports, resolve)
-        except RuntimeError:  # whole, but not an object that this linker takes: made again below
+            return _link(entry, exports, resolve)
+        except (RuntimeError, ValueError):  # whole, but not an object that this linker takes: made again below
             pass
-    data = compile_object(text)
-    disk.write(key, data)
+    text = render()
+    names = sorted({n for n in _DECLARED.findall(text) if not n.startswith("llvm.")})
+    entry = " ".join(names).encode() + b"\n" + compile_object(text)
+    disk.write(key, entry)
     try:
-        return _link(data, text, exports, resolve)
+        return _link(entry, exports, resolve)
     except RuntimeError as e:
         raise CompileError("the compiled module cannot be linked", why=str(e),
                            do="a function it declares exists in no library of this process") from None
 
 
-def key_of(text: str) -> str:
-    """The name of the module's object in the cache."""
+def key_of(facts: str) -> str:
+    """The name in the cache of the object that these facts (or the module's text) decide."""
     target = host()
-    facts = f"{FORMAT} {LEVEL} {target.llvm} {target.triple} {target.cpu} {target.features}\n"
-    return hashlib.sha256(facts.encode() + text.encode()).hexdigest()
+    about = f"{FORMAT} {LEVEL} {target.llvm} {target.triple} {target.cpu} {target.features}\n"
+    return hashlib.sha256(about.encode() + facts.encode()).hexdigest()
 
 
 def compile_object(text: str) -> bytes:
@@ -130,13 +137,15 @@ def permanent(library: Library) -> Library:
     return library
 
 
-def _link(data: bytes, text: str, exports: tuple[str, ...], resolve: Resolver) -> Library:
+def _link(entry: bytes, exports: tuple[str, ...], resolve: Resolver) -> Library:
+    """Link an entry of the cache: the names it needs from outside on the first line, then the object."""
     llvm = _llvm()
+    names, data = entry.split(b"\n", 1)
     builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
     for name in exports:
         builder.export_symbol(name)
-    for name in sorted(set(_DECLARED.findall(text))):
-        if not name.startswith("llvm.") and (address := resolve(name)) is not None:
+    for name in names.decode().split():
+        if (address := resolve(name)) is not None:
             builder.import_symbol(name, address)
     with _lock:
         tracker = builder.link(_linker(), f"rlx{next(_serial)}")
