@@ -41,6 +41,7 @@ def triangular(a: Array, b: Array, /, *, lower: bool, trans: int = 0, unit: bool
 def forward(l: Array, b: Array, unit: bool = False) -> Array:
     """``L^-1 B`` for lower triangles (b, n, n) and right sides (b, n, k)."""
     n = l.shape[1]
+    b = rlx.broadcast_to(b, (l.shape[0], *b.shape[1:]))
     if n <= UNROLL:
         return _small(l, b, unit)
     if n <= PANEL:

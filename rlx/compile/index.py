@@ -54,7 +54,7 @@ class Indexer:
 
     def build(self, terms: Terms, constant: int) -> Expr:
         """The expression of a normal form, after joining divisions with their remainders."""
-        self._join(terms)
+        constant += self._join(terms)
         out: Expr | None = None
         for atom, c in terms.items():
             part = L.mul(atom, self.const(c))
@@ -63,9 +63,9 @@ class Indexer:
             return self.const(constant)
         return L.add(out, self.const(constant)) if constant else out
 
-    def _join(self, terms: Terms) -> None:
-        """``(a // m)*m*k + (a % m)*k`` -> ``a*k``."""
-        changed = True
+    def _join(self, terms: Terms) -> int:
+        """``(a // m)*m*k + (a % m)*k`` -> ``a*k``; returns the constant that comes with the ``a``'s."""
+        changed, constant = True, 0
         while changed:
             changed = False
             for atom in list(terms):
@@ -77,10 +77,11 @@ class Indexer:
                 if terms.get(quotient) == k * m and quotient.op != "const":
                     del terms[quotient], terms[atom]
                     inner, c = self.terms(a)
-                    assert c == 0
+                    constant += c * k
                     for t, v in inner.items():
                         terms[t] = terms.get(t, 0) + v * k
                     changed = True
+        return constant
 
     # Arithmetic
 

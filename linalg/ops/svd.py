@@ -1,0 +1,204 @@
+"""Singular values and vectors, by one-sided Jacobi rotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx
+from rlx.array.array import Array
+from rlx.array.build import cast, constant
+from rlx.array.define import op_named
+from rlx.core import dtype as dt
+from rlx.ir.op import Sample
+from rlx.linalg.ops.common import (
+    adjoint, all_finite, batch_first, cols_of, counter, eps, eye_like, filled, flat, info_of, nan_where, padded, random,
+    rows_of, scaled,
+)
+from rlx.linalg.ops.eigh import columns
+from rlx.linalg.ops.jacobi import SWEEPS, identity, rotate_columns, rotation
+from rlx.linalg.ops.qr import COMPLETE, REDUCED, qr
+from rlx.ops.index import gather
+from rlx.ops.linear import sort_with
+
+
+@op_named("linalg.svd")
+def svd(a: Array, /, *, full: bool = False) -> tuple[Array, Array, Array, Array]:
+    """``(U, s, Vh, info)`` with ``A = U diag(s) Vh`` for ``(..., m, n)``; s real, descending, k = min(m, n) of them.
+
+    U is (m, k) and Vh (k, n), or square when ``full``. ``info`` is nonzero where the iteration did not converge, or
+    the matrix is not finite; the results are then NaN.
+    """
+    x, lead = flat(a)
+    b, m, n = x.shape
+    k = min(m, n)
+    if 0 in (b, k):
+        u, vh = (eye_like(x, m, m if full else k), eye_like(x, n if full else k, n))
+        return (rlx.broadcast_to(u, (*lead, *u.shape[1:])), filled(x, (*lead, k), 0, x.dtype.real),
+                rlx.broadcast_to(vh, (*lead, *vh.shape[1:])), filled(x, lead, 0, dt.int32))
+    x, size = scaled(x)
+    finite = all_finite(x)
+    x = rlx.where(finite.reshape((-1, 1, 1)), x, 0)
+    if m >= n:
+        u, s, v, good = _tall(x, full)
+        vh = adjoint(v)
+    else:
+        v, s, u, good = _tall(adjoint(x), full)
+        vh = adjoint(v)
+    bad = rlx.logical_not(rlx.logical_and(good, finite))
+    u, s, vh = nan_where(bad, u), nan_where(bad, s * size.reshape((b, 1))), nan_where(bad, vh)
+    return (u.reshape((*lead, *u.shape[1:])), s.reshape((*lead, k)), vh.reshape((*lead, *vh.shape[1:])),
+            info_of(bad).reshape(lead))
+
+
+def _tall(a: Array, full: bool) -> tuple[Array, Array, Array, Array]:
+    """``(U, s, V, converged)`` for m >= n: rotate columns until they are orthogonal, then measure them."""
+    b, m, n = a.shape
+    q = None
+    if m > n:
+        q, a = qr(a, mode=COMPLETE if full else REDUCED)
+        a = a[:, :n, :]
+    w, v, good = _orthogonal(a)
+    s = rlx.sqrt(rlx.sum(_square(w), axis=1))
+    index = rlx.broadcast_to(counter(n, a, 1, -1), (b, n))
+    s, order = sort_with(s, (index,), 1, True)
+    w, v = columns(w, order), columns(v, order)
+    u = _completed(w, s)
+    if q is None:
+        return u, s, v, good
+    left = rlx.matmul(q[:, :, :n], u)
+    return (rlx.concat([left, q[:, :, n:]], axis=2) if full else left), s, v, good
+
+
+def _completed(w: Array, s: Array) -> Array:
+    """Orthogonal columns to orthonormal ones; where a column vanished, any that fits the others."""
+    n = w.shape[2]
+    kept = s > rlx.max(s, axis=1, keepdims=True) * (eps(w.dtype) * n)
+    unit = rlx.where(kept[:, None, :], w / cast(rlx.where(kept, s, 1), w.dtype)[:, None, :], 0)
+    q, r = qr(unit, mode=REDUCED)
+    i = counter(n, w)
+    d = gather(r.transpose(1, 2, 0), i, i, mode="promise").transpose(1, 0)
+    size = rlx.abs(d)
+    sign = rlx.where(size > 0.5, d / cast(rlx.where(size > 0.5, size, 1), d.dtype), 1)
+    return q * sign[:, None, :]
+
+
+def _orthogonal(a: Array) -> tuple[Array, Array, Array]:
+    """``(W, V, converged)``: W = A V with orthogonal columns, V unitary."""
+    b, m, n = a.shape
+    h = (n + 1) // 2
+    w, v = padded(a, m, 2 * h), identity(a, 2 * h)
+    goal = eps(a.dtype) * max(m, 4) ** 0.5
+
+    def turn(_: Array, state: Any) -> Any:
+        w, v, worst = state
+        p, q = w[:, :, :h], w[:, :, h:]
+        size = rlx.sum(_square(w), axis=1)
+        meet = rlx.sum(rlx.conj(p) * q, axis=1)
+        both = rlx.sqrt(size[:, :h]) * rlx.sqrt(size[:, h:])
+        ratio = rlx.where(both > 0, rlx.abs(meet) / rlx.where(both > 0, both, 1), 0)
+        meet = rlx.where(ratio > goal / 8, meet, 0)
+        c, s, phase = rotation(size[:, :h], size[:, h:], meet)
+        worst = rlx.maximum(worst, rlx.max(ratio, axis=1))
+        return rotate_columns(w, c, s, phase), rotate_columns(v, c, s, phase), worst
+
+    def sweep(state: Any) -> Any:
+        w, v, count, _ = state
+        w, v, worst = rlx.fori_loop(0, 2 * h - 1, turn, (w, v, filled(a, (b,), 0, a.dtype.real)))
+        return w, v, count + 1, worst
+
+    def going(state: Any) -> Array:
+        return rlx.logical_and(state[2] < SWEEPS, rlx.any(state[3] > goal))
+
+    start = (w, v, constant(0, dt.int64, a._value.node.device), filled(a, (b,), 1, a.dtype.real))
+    w, v, _, worst = rlx.while_loop(going, sweep, start)
+    return w[:, :, :n], v[:, :n, :n], worst <= goal
+
+
+def _square(x: Array) -> Array:
+    return rlx.real(x * rlx.conj(x))
+
+
+@svd.ref
+def _(a: Any, *, full: bool = False) -> Any:
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    k = min(m, n)
+    u = np.full((*lead, m, m if full else k), np.nan, a.dtype)
+    s, vh = np.full((*lead, k), np.nan, a.real.dtype), np.full((*lead, n if full else k, n), np.nan, a.dtype)
+    info = np.zeros(lead, np.int32)
+    for i in np.ndindex(*lead):
+        if np.isfinite(a[i]).all():
+            u[i], s[i], vh[i] = np.linalg.svd(a[i], full_matrices=full)
+        else:
+            info[i] = 1
+    return u, s, vh, info
+
+
+@svd.grad
+def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]:
+    """With ``F_ij = 1/(s_j^2 - s_i^2)``: the terms of s, of U and Vh inside their spans, and of what lies outside.
+
+    Zero where singular values are equal, and where they are zero: a function of A that is smooth there does not see
+    how the vectors were chosen.
+    """
+    u, s, vh = out[:3]
+    ub, sb, vhb = ct[:3]
+    if ub is None and sb is None and vhb is None:
+        return (None,)
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    u, vh = u[..., :k], vh[..., :k, :]
+    ub, vhb = None if ub is None else ub[..., :k], None if vhb is None else vhb[..., :k, :]
+    wide = cast(s, u.dtype)
+    positive = s > rlx.max(s, axis=-1, keepdims=True) * eps(s.dtype)
+    inverse = cast(rlx.where(positive, 1 / rlx.where(positive, s, 1), 0), u.dtype)
+    on = rlx.equal(rows_of(k, a), cols_of(k, a)).reshape((k, k))
+    # 1/(s_j^2 - s_i^2), the difference taken before the squares.
+    down = _over(s[..., None, :] - s[..., :, None], s) / _nonzero(s[..., None, :] + s[..., :, None])
+    down = cast(down, u.dtype)
+    inner = rlx.where(on, cast(sb, u.dtype)[..., None, :], 0) if sb is not None else rlx.where(on, wide[..., None, :] * 0, 0)
+    outside = None
+    if ub is not None:
+        gu = rlx.matmul(adjoint(u), ub)
+        j = down * gu
+        inner = inner + (j + adjoint(j)) * wide[..., None, :]
+        if a.dtype.is_complex:
+            inner = inner + rlx.where(on, (gu - adjoint(gu)) / 2 * inverse[..., None, :], 0)
+        if m > k:
+            outside = rlx.matmul((ub - rlx.matmul(u, gu)) * inverse[..., None, :], vh)
+    if vhb is not None:
+        gv = rlx.matmul(vhb, adjoint(vh))
+        k2 = down * adjoint(gv)
+        inner = inner + wide[..., :, None] * (k2 + adjoint(k2))
+        if n > k:
+            term = rlx.matmul(u, inverse[..., :, None] * (vhb - rlx.matmul(gv, vh)))
+            outside = term if outside is None else outside + term
+    g = rlx.matmul(rlx.matmul(u, inner), vh)
+    return (g if outside is None else g + outside,)
+
+
+def _over(gap: Array, s: Array) -> Array:
+    from rlx.linalg.ops.eigh import safe_inverse
+    return safe_inverse(gap, s)
+
+
+def _nonzero(x: Array) -> Array:
+    return rlx.where(rlx.equal(x, 0), 1, x)
+
+
+svd.batch(batch_first(svd, 4))
+
+
+@svd.samples
+def _() -> list[Sample]:
+    out = []
+    for m, n, dtype in ((1, 1, "float64"), (3, 3, "float64"), (5, 3, "complex128"), (3, 6, "float64"),
+                        (8, 7, "float32"), (40, 33, "float64"), (20, 40, "complex64")):
+        for full in (False, True):
+            out.append(Sample((random((2, m, n), dtype),), {"full": full}, name=f"{m}x{n}-{dtype}-{full}",
+                              tolerance=1e3, grad=m < 10 and not full and dtype == "float64"))
+    out.append(Sample((np.ones((4, 3)),), name="rank-one", edge=True, grad=False))
+    out.append(Sample((np.zeros((3, 4)),), name="zero", edge=True, grad=False))
+    out.append(Sample((np.array([np.eye(2), [[np.inf, 0], [0, 1]]]),), name="inf", edge=True, grad=False))
+    return out
