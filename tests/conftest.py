@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,15 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files from the code")
+    parser.addoption("--devices", default=os.environ.get("RLX_TEST_DEVICES", ""),
+                     help="further devices of the tests with a device, comma separated (RLX_TEST_DEVICES)")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an argument ``device`` runs on cpu, python and what --devices names."""
+    if "device" in metafunc.fixturenames:
+        more = [d.strip() for d in metafunc.config.getoption("--devices").split(",") if d.strip()]
+        metafunc.parametrize("device", list(dict.fromkeys(("cpu", "python", *more))))
 
 
 @pytest.fixture

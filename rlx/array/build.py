@@ -13,12 +13,15 @@ from rlx.array.array import Array
 from rlx.array.hooks import default_device, default_float, hooks
 from rlx.core import dtype as dt
 from rlx.core.errors import DeviceError, DTypeError
-from rlx.core.shape import Shape
+from rlx.core.shape import Dim, Shape
 from rlx.core.where import here
-from rlx.ir.graph import Graph, Type, Value, close, node, parameter
+from rlx.ir.graph import Graph, Type, Value, close, graph_scope, node, parameter
 from rlx.ir.op import infer_types
 
-Scalar = bool | int | float | complex
+Scalar = bool | int | float | complex | Dim
+#: Length of a chain of pending operations from which it is run without being asked for: loops of many small steps then
+#: repeat one program of this size, while expressions that people write stay whole.
+MAX_PENDING = 200
 
 
 class _State(threading.local):
@@ -38,7 +41,8 @@ def tracing() -> Iterator[int]:
     """One level deeper; yields the level of the parameters to make."""
     _state.level += 1
     try:
-        yield _state.level
+        with graph_scope():
+            yield _state.level
     finally:
         _state.level -= 1
 
@@ -58,6 +62,8 @@ def emit(op: str, args: Sequence[Array], attrs: dict[str, Any] | None = None, gr
     if types is None:
         types = infer_types(op, tuple([v.type for v in values]), attrs)
     n = node(op, values, types, attrs=tuple(sorted(attrs.items())), graphs=graphs, where=here(2), device=device)
+    if n.depth > MAX_PENDING and n.level == 0 and not n.kept:
+        hooks.evaluate(n.outs)
     return tuple([Array(v) for v in n.outs])
 
 
@@ -68,6 +74,8 @@ def emit1(op: str, *args: Array, **attrs: Any) -> Array:
 
 def constant(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
     """A scalar: a constant while tracing, else an input of the program, so that a new number never recompiles."""
+    if isinstance(value, Dim):
+        return literal(value, dtype, device)
     conv: Any = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
     v = conv(value)
     if dtype.is_integer:
@@ -83,13 +91,15 @@ def constant(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array
 def literal(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
     """A scalar that is part of the program."""
     conv: Any = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
+    if isinstance(value, Dim):  # a size that is not known yet: bound with the shapes
+        conv = lambda size: size  # noqa: E731
     return Array(node("const", types=(Type(dtype, ()),), attrs=(("value", conv(value)),), where=here(2),
                       device=device).outs[0])
 
 
 def is_scalar(x: object) -> bool:
-    """A Python number (NumPy scalars are arrays: they carry a dtype)."""
-    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
+    """A Python number or a symbolic size (NumPy scalars are arrays: they carry a dtype)."""
+    return isinstance(x, (bool, int, float, complex, Dim)) and not isinstance(x, np.generic)
 
 
 def as_array(x: Any, dtype: dt.DType | None = None, device: str | None = None) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx.array.array import Array, FUNCTIONS
@@ -163,6 +163,17 @@ def primitive(name: str) -> Op:
     made = Op(name, primitive=True)
     REGISTRY.add(made)
     return made
+
+
+def apply(made: Op, args: Sequence[Any], attrs: dict[str, Any], device: str | None = None) -> Any:
+    """An op, or a primitive, on arrays and attributes as its samples give them."""
+    if isinstance(made, OpFunction):
+        return made(*args, **attrs)
+    call = made.rule("call")
+    if call is not None:
+        return call(*args, **attrs)
+    outs = emit(made.name, [as_array(a, device=device) for a in args], attrs, device=device)
+    return outs[0] if len(outs) == 1 else outs
 
 
 def public(f: Callable[..., Any]) -> Callable[..., Any]:

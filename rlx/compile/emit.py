@@ -284,6 +284,8 @@ def _window(em: Emitter, n: Node, index: Index) -> Expr:
 
 def _gather(em: Emitter, n: Node, index: Index) -> Expr:
     x, picks = n.args[0], n.args[1:]
+    if any(d == 0 for d in x.shape):
+        return L.const(0, x.dtype)
     rank = len(picks[0].shape)
     at: list[Expr] = []
     for p, d in zip(picks, _sizes(x.shape), strict=False):

@@ -11,7 +11,7 @@ from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes
 from rlx.compile.grid import Grid
 from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
-from rlx.compile.nest import ROW_LOCAL, Made, Nest
+from rlx.compile.nest import ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_, int32, int64
@@ -159,6 +159,8 @@ class _Lowering:
         return self._special(n, scope)
 
     def _group(self, g: Group, scope: _Scope, later: Sequence[Piece]) -> list[L.Step]:
+        if 0 in g.outer:
+            return self._fill([m.value for m in g.members if m.kind == "total"], scope)
         outside = set().union(*map(_reads, later)) if later else set()
         outside = {scope.plan.views.get(v, v) for v in outside}
         outputs = {scope.plan.views.get(v, v) for v in scope.outputs}
@@ -175,7 +177,18 @@ class _Lowering:
         nest = Grid(*args, caps=self.caps) if self.caps.schedule == "grid" else Nest(*args)
         return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))
 
+    def _fill(self, reduced: Sequence[Value], scope: _Scope) -> list[L.Step]:
+        """What is left of a kernel over nothing: reductions of no elements have their identity everywhere."""
+        naming = Naming(self.index)
+        index = L.var("i", self.index)
+        zero = L.const(0, self.index)
+        fills = [L.For("i", zero, L.const(sizes_count(v), self.index), 1, L.SERIAL,
+                       (L.Store(naming.of(v), index, identity(reduce_kind(v.node), v.dtype)),)) for v in reduced]
+        return self._launches([naming.kernel("k", tuple(fills), "reductions of nothing")], scope, "fill") if fills else []
+
     def _special(self, n: Node, scope: _Scope) -> list[L.Step]:
+        if n.op == "reduce" and (0 in sizes(n.args[0])):
+            return self._fill([v for v in n.outs if sizes_count(v)], scope)
         stored = scope.plan.stored
         steps: list[L.Step] = []
         if n.op == "scatter":

@@ -45,7 +45,7 @@ class Node:
     """One operation. Build with :func:`node` (hash-consed), never directly."""
 
     __slots__ = ("op", "args", "attrs", "graphs", "types", "where", "level", "device", "payload", "outs", "uid",
-                 "kept", "__weakref__")
+                 "kept", "depth", "__weakref__")
     op: str
     args: tuple[Value, ...]
     attrs: tuple[tuple[str, Any], ...]
@@ -59,6 +59,8 @@ class Node:
     uid: int
     #: Belongs to a graph that is kept: never turned into a buffer (see :func:`graph_scope`).
     kept: bool
+    #: Pending operations on the longest way down to a leaf.
+    depth: int
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute of that name."""
@@ -134,12 +136,15 @@ def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *,
     n = Node()
     n.op, n.args, n.attrs, n.graphs, n.types, n.where = op, args, attrs, graphs, types, where
     n.payload, n.uid, n.kept = payload, next(_counter), kept
+    depth = 0
     for a in args:
         if a.node.level > level:
             level = a.node.level
+        if a.node.depth > depth:
+            depth = a.node.depth
         if device is None:
             device = a.node.device
-    n.level, n.device = level, device
+    n.level, n.device, n.depth = level, device, depth + 1 if args else 0
     n.outs = tuple([Value(n, i) for i in range(len(types))])
     if op not in UNIQUE:
         _table[key] = n
@@ -158,7 +163,8 @@ def become_buffer(n: Node, storages: tuple[Any, ...], device: str) -> None:
             key = _key(n.op, n.args, n.attrs, n.graphs, n.types, d, n.kept)
             if _table.get(key) is n:
                 del _table[key]
-    n.op, n.args, n.attrs, n.graphs, n.payload, n.device = "buffer", (), (), (), storages, device
+    n.payload, n.device = storages, device  # before the op, by which other threads know that the payload is there
+    n.op, n.args, n.attrs, n.graphs, n.depth = "buffer", (), (), (), 0
 
 
 def _typed(attrs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
@@ -245,6 +251,15 @@ def rebuild(outputs: Sequence[Value], replace: Mapping[Value, Value],
         for old, fresh in zip(n.outs, new, strict=True):
             done.setdefault(old, fresh)
     return tuple(done[v] for v in outputs)
+
+
+def outside(v: Value) -> Value:
+    """The same computation in nodes that may become buffers, for a value that was made inside a graph."""
+    before, _scope.inside = _scope.inside, 0
+    try:
+        return rebuild((v,), {}, lambda n, args: n.outs if n.op in UNIQUE else clone(n, args).outs)[0]
+    finally:
+        _scope.inside = before
 
 
 def _settled(n: Node) -> bool:

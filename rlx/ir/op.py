@@ -2,7 +2,8 @@
 
 Rules an op may own: ``ref`` (an independent oracle in NumPy), ``decompose`` (in other ops, ending in primitives),
 ``infer`` (only primitives: a type rule), ``grad``, ``jvp``, ``batch`` (only where better than through the
-decomposition) and ``samples``. An op that has no gradient says why with :class:`NotDifferentiable`.
+decomposition), ``call`` (only primitives with sub-graphs: how samples use them) and ``samples``. An op that has no
+gradient says why with :class:`NotDifferentiable`.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ class Op:
     def jvp(self, f: Rule) -> Rule:
         """Set the forward rule ``f(tangents, out, *args, **attrs) -> tangent of out``."""
         return self._set("jvp", f)
+
+    def call(self, f: Rule) -> Rule:
+        """Set how samples use the op, where a node of it cannot be written from arrays and attributes alone."""
+        return self._set("call", f)
 
     def batch(self, f: Rule) -> Rule:
         """Set the batching rule ``f(axes, size, *args, **attrs) -> (out, out axes)``."""

@@ -144,7 +144,23 @@ def _pow_partials(o: Array, x: Array, y: Array) -> tuple[Array, Array]:
     return dx, o * _f("log")(safe)
 
 
-_raw_pow = elementwise("_raw_pow", "pow", np.power, _pow_partials, doc="``x ** y``.", domain="positive")
+def _pow_ref(x: Any, y: Any) -> Any:
+    """NumPy's, and for integers the low bits of the exact power; a negative exponent gives 0 unless ``|x|`` is 1."""
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    bits, top = x.dtype.itemsize * 8, 1 << (x.dtype.itemsize * 8)
+    exact = [int(a)**int(b) if b >= 0 else int(a)**(int(b) % 2) if _own_inverse(a) else 0
+             for a, b in zip(x.ravel(), y.ravel(), strict=True)]
+    low = [v % top - (top if x.dtype.kind == "i" and v % top >> (bits - 1) else 0) for v in exact]
+    return np.array(low, x.dtype).reshape(x.shape)
+
+
+def _own_inverse(v: Any) -> bool:
+    """Whether an integer is its own inverse."""
+    return int(v) in (1, -1)
+
+
+_raw_pow = elementwise("_raw_pow", "pow", _pow_ref, _pow_partials, doc="``x ** y``.", domain="positive")
 
 
 @public
@@ -226,8 +242,15 @@ erfc = elementwise("erfc", "erfc", _special("erfc"), lambda o, x: (-_TWO_OVER_SQ
                    doc="``1 - erf(x)``, accurate for large ``x``.")
 erfinv = elementwise("erfinv", "erfinv", _special("erfinv"), lambda o, x: (exp(o * o) / _TWO_OVER_SQRT_PI,),
                      floats=True, domain="unit", doc="The inverse of ``erf``.")
-lgamma = elementwise("lgamma", "lgamma", _special("gammaln"), lambda o, x: (digamma(x),), floats=True,
-                     domain="positive", doc="``log|gamma(x)|``.")
+
+
+def _lgamma_ref(x: Any) -> Any:
+    """SciPy's, but for minus infinity, where C's limit is infinity."""
+    return np.where(np.isinf(x), np.inf, _special("gammaln")(x)).astype(x.dtype)
+
+
+lgamma = elementwise("lgamma", "lgamma", _lgamma_ref, lambda o, x: (digamma(x),), floats=True, domain="positive",
+                     doc="``log|gamma(x)|``.")
 digamma = elementwise("digamma", "digamma", _special("digamma"),
                       NotDifferentiable("trigamma is not among the primitives"), floats=True, domain="positive",
                       doc="The derivative of ``lgamma``.")
@@ -275,7 +298,14 @@ mulhi = elementwise("mulhi", "mulhi", _mulhi_ref, _int, doc="The upper half of t
 
 # Complex
 
-_complex = elementwise("_complex", "complex", lambda x, y: x + 1j * y, None, doc="``x + 1j * y`` of two real arrays.")
+def _complex_ref(x: Any, y: Any) -> Any:
+    """Part by part: ``x + 1j * y`` would make NaN of an infinite ``y``."""
+    out = np.empty(x.shape, np.complex64 if x.dtype == np.float32 else np.complex128)
+    out.real, out.imag = x, y
+    return out
+
+
+_complex = elementwise("_complex", "complex", _complex_ref, None, doc="``x + 1j * y`` of two real arrays.")
 _real = elementwise("_real", "real", np.real, None, doc="The real part.")
 _imag = elementwise("_imag", "imag", np.imag, None, doc="The imaginary part.")
 _conj = elementwise("_conj", "conj", np.conj, None, doc="The complex conjugate.")

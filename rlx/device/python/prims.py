@@ -70,6 +70,18 @@ def _fma(x: Arr, y: Arr, z: Arr) -> Arr:
     return (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
 
 
+def _complex(x: Arr, y: Arr) -> Arr:
+    """Part by part: ``x + 1j * y`` would make NaN of an infinite ``y``."""
+    out = np.empty(x.shape, np.complex64 if x.dtype == np.float32 else np.complex128)
+    out.real, out.imag = x, y
+    return out
+
+
+def _lgamma(x: Arr) -> Arr:
+    """C's limit at minus infinity (SciPy gives minus infinity)."""
+    return np.where(np.isinf(x), np.inf, scipy.special.gammaln(x)).astype(x.dtype)
+
+
 def _bit_not(x: Arr) -> Arr:
     return np.invert(x)
 
@@ -82,12 +94,12 @@ POINTWISE: dict[str, Callable[..., Any]] = {
     "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc,
-    "erfinv": scipy.special.erfinv, "lgamma": scipy.special.gammaln, "digamma": scipy.special.digamma,
+    "erfinv": scipy.special.erfinv, "lgamma": _lgamma, "digamma": scipy.special.digamma,
     "atan2": np.arctan2, "hypot": np.hypot, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "isnan": np.isnan, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "not": _bit_not, "shl": _shift(True), "shr": _shift(False),
     "popcount": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), "clz": _clz, "mulhi": _mulhi,
-    "select": np.where, "complex": lambda x, y: x + np.complex64(1j) * y if x.dtype == np.float32 else x + 1j * y,
+    "select": np.where, "complex": _complex,
     "real": np.real, "imag": np.imag, "conj": np.conj,
 }
 REDUCE: dict[str, Callable[..., Any]] = {
@@ -168,22 +180,16 @@ def dot(x: Arr, y: Arr, contract: Any, batch: Any) -> Arr:
 
 
 def sort(keys: Arr, *payload: Arr, axis: int, descending: bool) -> tuple[Arr, ...]:
-    """Stable, NaN last."""
+    """Stable, NaN last in both directions."""
+    order = np.argsort(keys, axis=axis, kind="stable")
     if descending:
-        rank = np.argsort(np.argsort(keys, axis=axis, kind="stable"), axis=axis, kind="stable")
-        order = np.argsort(_descending(keys, rank), axis=axis, kind="stable")
-    else:
-        order = np.argsort(keys, axis=axis, kind="stable")
+        # A stable downward order is the reverse of the stable upward order of the reversed line, NaN put last again.
+        n = keys.shape[axis]
+        order = n - 1 - np.flip(np.argsort(np.flip(keys, axis), axis=axis, kind="stable"), axis)
+        if keys.dtype.kind == "f":
+            nan = np.isnan(np.take_along_axis(keys, order, axis=axis))
+            order = np.take_along_axis(order, np.argsort(nan, axis=axis, kind="stable"), axis=axis)
     return tuple(np.take_along_axis(a, order, axis=axis) for a in (keys, *payload))
-
-
-def _descending(keys: Arr, rank: Arr) -> Arr:
-    """A key that sorts upwards in the order in which ``keys`` sorts downwards, equal keys still equal."""
-    if keys.dtype.kind == "f":
-        return np.where(np.isnan(keys), np.inf, -keys)
-    if keys.dtype.kind == "b":
-        return ~keys
-    return np.invert(keys)
 
 
 def window(x: Arr, axes: Any, size: Any, step: Any, dilation: Any) -> Arr:

@@ -1,0 +1,33 @@
+"""Known gaps, as data: what a device does not do, for which dtype, and why. Tests skip them, the coverage table shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from rlx.core.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An op (a pattern) on a device (a pattern) for a dtype (short name, or ``*``) that is known not to work."""
+
+    op: str
+    device: str
+    dtype: str
+    reason: str
+    #: Whether asking for it is a CompileError (a gap that is not refused gives wrong values, and is a bug to fix).
+    refused: bool = True
+
+    def covers(self, op: str, device: str, dtype: DType) -> bool:
+        """Whether this gap is about that combination."""
+        return (fnmatchcase(op, self.op) and fnmatchcase(device, self.device)
+                and self.dtype in ("*", dtype.short))
+
+
+GAPS: tuple[Gap, ...] = ()
+
+
+def known(op: str, device: str, dtype: DType) -> Gap | None:
+    """The gap that covers this combination, if one does."""
+    return next((g for g in GAPS if g.covers(op, device, dtype)), None)

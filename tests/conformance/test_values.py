@@ -1,0 +1,135 @@
+"""Every op of the registry, on every sample, on every device asked for: values, types, eager, policies, one compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.array.build import from_host, to_host
+from rlx.compile.report import NATIVE
+from rlx.core.errors import CompileError
+from rlx.ir.op import Op
+from rlx.runtime.execute import PROGRAMS
+from rlx.tools import cases as C
+from rlx.tools.cases import Case
+from rlx.tools.gaps import known
+from tests.conformance.tolerance import difference
+
+#: Cases in one program: enough to share the cost of compiling, few enough to keep a failure readable.
+PACK = 48
+OPS = [op for op in C.ops() if op.sample_makers and "ref" in op.rules]
+
+
+@pytest.fixture(params=OPS, ids=[op.name for op in OPS])
+def op(request: pytest.FixtureRequest) -> Op:
+    return request.param
+
+
+def packs(op: Op, device: str) -> list[list[Case]]:
+    """The op's cases without the known gaps, in packs."""
+    cases = [c for c in C.cases(op) if known(op.name, device, c.dtype) is None]
+    if not cases:
+        pytest.skip(f"{op.name} on {device}: " + "; ".join({g.reason for c in C.cases(op)
+                                                          if (g := known(op.name, device, c.dtype))}))
+    return [cases[i:i + PACK] for i in range(0, len(cases), PACK)]
+
+
+def run(group: Sequence[Case], device: str, dispatch: str | None = None) -> list[list[rlx.Array]]:
+    """The outputs of the pack as one jitted program; when that fails, the first case that fails alone is named."""
+    with rlx.flags(device=device):
+        try:
+            return rlx.jit(C.function(group, device), device=device, dispatch=dispatch)([c.arrays(device) for c in group])
+        except Exception as error:
+            for c in group:
+                try:
+                    rlx.jit(C.function([c], device), device=device, dispatch=dispatch)([c.arrays(device)])
+                except Exception as alone:
+                    raise AssertionError(f"{c.id} on {device}: {type(alone).__name__}: {alone}") from alone
+            raise error
+
+
+@cache
+def _expected(op: Op) -> dict[str, list[np.ndarray]]:
+    return {c.id: c.expected() for c in C.cases(op)}
+
+
+def wrong(case: Case, outs: Sequence[rlx.Array]) -> list[str]:
+    """How the outputs of a case differ from the oracle's."""
+    found = []
+    want = _expected(case.op)[case.id]
+    if len(want) != len(outs):
+        return [f"{case.id}: {len(outs)} outputs instead of {len(want)}"]
+    for k, (got, ref) in enumerate(zip(outs, want, strict=True)):
+        with np.errstate(all="ignore"):
+            ref = from_host(to_host(np.asarray(ref), got.dtype), got.dtype)
+        name = case.op.name + (".complex" if case.dtype.is_complex and not got.dtype.is_complex else "")
+        text = difference(name, np.asarray(got), ref, got.dtype, case.op.primitive, case.sample.tolerance)
+        if text is not None:
+            found.append(f"{case.id} output {k} ({got.dtype.name}): {text}")
+    return found
+
+
+def test_values_equal_the_oracle(op: Op, device: str) -> None:
+    bad = [line for group in packs(op, device) for c, outs in zip(group, run(group, device), strict=True)
+           for line in wrong(c, outs)]
+    assert not bad, "\n".join(bad)
+
+
+def test_results_have_the_dtype_of_the_oracle(op: Op, device: str) -> None:
+    """The oracle is NumPy, so its dtypes are NumPy's: an op's type rule may not promote in another way."""
+    bad = []
+    for group in packs(op, device):
+        for c, outs in zip(group, run(group, device), strict=True):
+            for got, ref in zip(outs, _expected(op)[c.id], strict=True):
+                if got.shape != ref.shape or (c.half is None and got.dtype != rlx.asarray(ref).dtype):
+                    bad.append(f"{c.id}: {got.dtype.name}{got.shape} instead of {ref.dtype}{ref.shape}")
+    assert not bad, "\n".join(bad)
+
+
+def test_eager_gives_the_same_bits_as_jit(op: Op, device: str) -> None:
+    for group in packs(op, device):
+        jitted = run(group, device)
+        with rlx.flags(device=device):
+            eager = C.function(group, device)([c.arrays(device) for c in group])
+        rlx.eval(eager)
+        for c, a, b in zip(group, jitted, eager, strict=True):
+            for x, y in zip(a, b, strict=True):
+                assert (x.dtype, x.shape, x.device) == (y.dtype, y.shape, y.device), c.id
+                assert np.array_equal(np.asarray(x), np.asarray(y), equal_nan=x.dtype.is_inexact), c.id
+
+
+def test_common_agrees_with_native(op: Op, device: str) -> None:
+    """Where a claim took a node, the decomposition (or the generated kernel) must answer the oracle too."""
+    for group in packs(op, device):
+        with rlx.flags(device=device):
+            program = rlx.jit(C.function(group, device), device=device).lower([c.arrays(device) for c in group])
+        if not any(r.path == NATIVE for r in program.report):
+            continue
+        bad = [line for c, outs in zip(group, run(group, device, "common"), strict=True) for line in wrong(c, outs)]
+        assert not bad, "\n".join(bad)
+
+
+def test_a_second_call_with_new_data_does_not_compile(op: Op, device: str) -> None:
+    for group in packs(op, device):
+        f = rlx.jit(C.function(group, device), device=device)
+        with rlx.flags(device=device):
+            f([c.arrays(device) for c in group])
+            before = PROGRAMS.compiles
+            f([c.arrays(device) for c in group])
+        assert PROGRAMS.compiles == before
+        assert f.cache_size == 1
+
+
+def test_a_refusal_is_a_compile_error_with_four_parts(op: Op, device: str) -> None:
+    """What is a known gap must be refused, not answered wrongly."""
+    for c in C.cases(op):
+        gap = known(op.name, device, c.dtype)
+        if gap is None or not gap.refused:
+            continue
+        with pytest.raises(CompileError) as e:
+            rlx.explain(C.function([c], device), [c.arrays("python")], device=device)
+        assert e.value.what and e.value.where and e.value.why and e.value.do
