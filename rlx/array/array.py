@@ -9,9 +9,9 @@ import numpy as np
 
 from rlx.array.hooks import default_device, hooks
 from rlx.core import dtype as dt
-from rlx.core.errors import RlxError, ShapeError, TraceError
-from rlx.core.shape import Shape, count, is_static, numel
-from rlx.ir.graph import Value
+from rlx.core.errors import DTypeError, RlxError, ShapeError, TraceError
+from rlx.core.shape import Dim, Shape, count, is_static, numel
+from rlx.ir.graph import Value, outside
 
 #: Public functions by name; filled by the floor that defines them, used by the methods and operators here.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -27,7 +27,29 @@ def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Any]:
 
 
 def _operand(x: Any) -> bool:
-    return isinstance(x, (Array, bool, int, float, complex, np.ndarray, np.generic, list, tuple))
+    return isinstance(x, (Array, bool, int, float, complex, Dim, np.ndarray, np.generic, list, tuple))
+
+
+def _in_place(name: str) -> Callable[[Array, Any], Any]:
+    def method(self: Array, other: Any) -> Any:
+        if not _operand(other):
+            return NotImplemented
+        out = FUNCTIONS[name](self, other)
+        if out.shape != self.shape:
+            raise ShapeError(f"{name} in place would change the shape from {self.shape} to {out.shape}",
+                             why="an in-place operation keeps the array's shape", do=f"use x = rlx.{name}(x, y)")
+        if out.dtype != self.dtype:
+            if _ORDER[out.dtype.kind] > _ORDER[self.dtype.kind]:
+                raise DTypeError(f"{name} in place would change the dtype from {self.dtype.name} to {out.dtype.name}",
+                                 why="an in-place operation keeps the array's dtype", do=f"use x = rlx.{name}(x, y)")
+            out = FUNCTIONS["astype"](out, self.dtype)
+        self._value = out._value
+        return self
+    return method
+
+
+#: Kinds in the order in which one holds the values of those before it; an in-place result may go back, never forward.
+_ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -43,6 +65,10 @@ class Array:
 
     Operations build an expression; looking at it (``numpy.asarray``, ``print``, ``bool``, ``.item()``, DLPack,
     :func:`rlx.eval`) compiles the whole expression to one program, runs it, and keeps the result.
+
+    An Array is a box that holds a value, and values never change. ``x[i] = v`` and ``x += v`` put another value into
+    the box, which everyone sees who holds this same object. Slices, reshapes and copies are boxes of their own: what is
+    written to one is never seen through another.
     """
 
     __slots__ = ("_value", "_weak", "__weakref__")
@@ -137,6 +163,8 @@ class Array:
                                  where=node.where, why="it was looked at inside a function being compiled",
                                  do="use rlx.where, rlx.cond or rlx.while_loop instead of Python's if and while, or "
                                     "move this code out of the traced function")
+            if node.kept:
+                self._value = outside(self._value)
             hooks.evaluate((self._value,))
         return self._value.node.payload[self._value.index]
 
@@ -183,6 +211,35 @@ class Array:
 
     def __complex__(self) -> complex:
         return complex(self._scalar("complex"))
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return hooks.namespace(api_version)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        from rlx.array.interop import to_dlpack
+        return to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return hooks.dlpack_device(self.device)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from rlx.array.interop import array_ufunc
+        return array_ufunc(self, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from rlx.array.interop import array_function
+        return array_function(func, args, kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from rlx.array.interop import reduce_array
+        return reduce_array(self)
+
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self.copy()
 
     def __index__(self) -> int:
         if not self.dtype.is_integer:
@@ -259,13 +316,24 @@ class Array:
     __neg__, __pos__ = _method("negative"), _method("positive")
     __abs__, __invert__ = _method("abs"), _method("bitwise_invert")
 
+    # In place: the name keeps its object, whose value becomes another; dtype and shape stay
+
+    __iadd__, __isub__, __imul__ = _in_place("add"), _in_place("subtract"), _in_place("multiply")
+    __itruediv__, __ifloordiv__ = _in_place("divide"), _in_place("floor_divide")
+    __imod__, __ipow__, __imatmul__ = _in_place("remainder"), _in_place("pow"), _in_place("matmul")
+    __iand__, __ior__, __ixor__ = _in_place("bitwise_and"), _in_place("bitwise_or"), _in_place("bitwise_xor")
+    __ilshift__, __irshift__ = _in_place("bitwise_left_shift"), _in_place("bitwise_right_shift")
+
     sum, prod, max, min = _method("sum"), _method("prod"), _method("max"), _method("min")
     mean, std, var = _method("mean"), _method("std"), _method("var")
     any, all = _method("any"), _method("all")
     argmax, argmin = _method("argmax"), _method("argmin")
-    cumsum, sort, argsort = _method("cumulative_sum"), _method("sort"), _method("argsort")
+    cumsum, cumprod = _method("cumsum"), _method("cumprod")
+    sort, argsort = _method("sort"), _method("argsort")
+    nonzero, repeat, diagonal, trace = _method("nonzero"), _method("repeat"), _method("diagonal"), _method("trace")
+    swapaxes, searchsorted, ptp = _method("swapaxes"), _method("searchsorted"), _method("ptp")
     squeeze, conj, round = _method("squeeze"), _method("conj"), _method("round")
-    take, dot, clip = _method("take"), _method("matmul"), _method("clip")
+    take, dot, clip = _method("take"), _method("dot"), _method("clip")
 
     def reshape(self, *shape: Any) -> Array:
         """The same elements in row-major order with another shape; one size may be -1."""
@@ -291,9 +359,9 @@ def eval_arrays(*arrays: Any) -> None:
     """Run what is pending of the arrays, together, as one program for each device."""
     from rlx.array.tree import flatten
     leaves, _ = flatten(arrays)
-    pending = [a._value for a in leaves if isinstance(a, Array) and not a.is_evaluated]
-    for v in pending:
-        if v.node.level > 0:
-            Array(v)._evaluate()
+    pending = [a for a in leaves if isinstance(a, Array) and not a.is_evaluated]
+    for a in pending:
+        if a.is_traced or a._value.node.kept:
+            a._evaluate()
     if pending:
-        hooks.evaluate(pending)
+        hooks.evaluate([a._value for a in pending])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx.array.array import Array
@@ -16,7 +16,7 @@ from rlx.core import dtype as dt
 from rlx.core import flags
 from rlx.core.errors import DeviceError, RlxError, ValueIssue
 from rlx.core.where import here
-from rlx.ir.graph import Graph, Type, Value, close, inline, parameter
+from rlx.ir.graph import Graph, Type, Value, bind_sizes, close, inline, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Traced:
     captured: tuple[Value, ...]
     structure: Tree
     device: str
+
+    def bind(self, **sizes: int) -> Traced:
+        """The same function with symbolic dimensions replaced by sizes."""
+        return replace(self, graph=bind_sizes(self.graph, sizes))
 
 
 @dataclass(slots=True)
@@ -198,6 +202,8 @@ def _spell(spec: Any) -> str:
 
 
 def _type(x: Any, device: str) -> Type:
+    if isinstance(x, Type):
+        return x
     if isinstance(x, Array):
         return x._value.type
     if is_scalar(x):
@@ -238,3 +244,20 @@ def jit(f: Callable[..., Any] | None = None, /, *, static_argnums: int | Sequenc
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     return Jitted(f, nums, names, device, dispatch, overrides or {})
+
+
+def spec(dtype: Any, shape: Sequence[Any]) -> Type:
+    """A type to trace with in place of an array; sizes are numbers or symbolic dimensions (:func:`rlx.dim`)."""
+    return Type(dt.as_dtype(dtype), tuple(shape))
+
+
+def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
+    """The graph of ``f`` on arguments of these types: arrays, numbers, or types made by :func:`spec`.
+
+    >>> import rlx
+    >>> n = rlx.dim("n", low=1)
+    >>> t = rlx.trace(lambda x: rlx.concat([x, x]).sum(axis=1), rlx.spec("f32", (n, 3)))
+    >>> str(t.graph.outputs[0].type), str(t.bind(n=5).graph.outputs[0].type)
+    ('f32[2*n]', 'f32[10]')
+    """
+    return Jitted(f._f if isinstance(f, Jitted) else f, (), (), None, None, {}).trace(*args, **kwargs)

@@ -153,12 +153,12 @@ def weak_type(d: DType, scalar: bool | int | float | complex, default_float: DTy
 
 
 def scalar_kind(x: bool | int | float | complex) -> str:
-    """``b``, ``i``, ``f`` or ``c`` for a Python scalar."""
+    """``b``, ``i``, ``f`` or ``c`` for a Python scalar (``i`` for a symbolic size)."""
     if isinstance(x, bool):
         return "b"
-    if isinstance(x, int):
-        return "i"
-    return "f" if isinstance(x, float) else "c"
+    if isinstance(x, (float, complex)):
+        return "f" if isinstance(x, float) else "c"
+    return "i"
 
 
 def default_of(scalar: bool | int | float | complex, default_float: DType) -> DType:

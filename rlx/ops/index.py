@@ -12,7 +12,7 @@ from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scala
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
 from rlx.core.errors import IndexOutOfBounds, ShapeError
-from rlx.core.shape import axis_index, broadcast_shapes
+from rlx.core.shape import axis_index, broadcast_shapes, smallest
 from rlx.ir.graph import Type
 from rlx.ops.movement import flip, iota, permute_dims, reshape, slice_of
 
@@ -191,8 +191,24 @@ def _mask_indices(mask: Array) -> list[Array]:
     return [as_array(np.ascontiguousarray(i), device=mask._value.node.device) for i in where]
 
 
+def _symbolic_slice(s: slice, n: Any) -> tuple[Any, Any, int, bool]:
+    """A slice on an axis of unknown size: forward, with bounds that stay inside every size the axis may have."""
+    step = 1 if s.step is None else int(s.step)
+    start = 0 if s.start is None else s.start if not isinstance(s.start, int) or s.start >= 0 else n + s.start
+    stop = n if s.stop is None else smallest(s.stop, n) if not isinstance(s.stop, int) or s.stop >= 0 else n + s.stop
+    if step < 1 and (s.start, s.stop, step) == (None, None, -1):
+        return 0, n, 1, True
+    if step < 1:
+        raise IndexOutOfBounds(f"a slice with step {step} on an axis of size {n}", why="where it ends depends on the size",
+                               do="flip the axis first, then slice forward")
+    count = stop - start
+    return start, count if step == 1 else (count + (step - 1)) // step, step, False
+
+
 def _slice_parts(s: slice, n: int) -> tuple[int, int, int, bool]:
     """(start, count, positive step, reversed) of a slice on an axis of size n."""
+    if not isinstance(n, int):
+        return _symbolic_slice(s, n)
     start, stop, step = s.indices(n)
     count = len(range(start, stop, step))
     if step > 0:
