@@ -18,6 +18,8 @@ INFIX: dict[str, tuple[str, int]] = {
 }
 #: Binding of a comparison; it does not chain.
 COMPARE = 1
+#: Binding of what is never put in parentheses.
+ATOM = 9
 #: What a name stands for in a kernel: the dtype of a variable or of a buffer's elements.
 Names = dict[str, DType]
 
@@ -89,30 +91,49 @@ class _Kernel:
             case L.Barrier():
                 lines.append(indent + "barrier")
 
-    def expr(self, e: L.Expr, binding: int = 0) -> str:
-        """An expression; in parentheses when it binds less tightly than its place needs."""
-        if e.op == "const":
-            return constant_text(e)
-        text, own, implied = self._bare(e)
-        if implied != e.dtype:
-            return f"typed<{e.dtype.short}>({text})"
-        return f"({text})" if own < binding else text
+    def expr(self, e: L.Expr) -> str:
+        """An expression, from its leaves up: nesting can be deeper than Python's stack."""
+        done: dict[int, tuple[str, int]] = {}
+        stack = [e]
+        while stack:
+            x = stack[-1]
+            missing = [a for a in x.args if id(a) not in done]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if id(x) not in done:
+                done[id(x)] = self._one(x, [done[id(a)] for a in x.args])
+        return done[id(e)][0]
 
-    def _bare(self, e: L.Expr) -> tuple[str, int, DType | None]:
+    def _one(self, e: L.Expr, args: list[tuple[str, int]]) -> tuple[str, int]:
+        """Text and binding of an expression from those of its arguments."""
+        if e.op == "const":
+            return constant_text(e), ATOM
+        text, own, implied = self._bare(e, args)
+        return (text, own) if implied == e.dtype else (f"typed<{e.dtype.short}>({text})", ATOM)
+
+    def _bare(self, e: L.Expr, args: list[tuple[str, int]]) -> tuple[str, int, DType | None]:
         """Text, binding, and the dtype that a reader would give it."""
         if e.op == "var":
-            return e.value, 9, self.variables.get(e.value)
+            return e.value, ATOM, self.variables.get(e.value)
         if e.op == "load":
-            return f"{e.value}[{self.expr(e.args[0])}]", 9, self.buffers.get(e.value)
+            return f"{e.value}[{args[0][0]}]", ATOM, self.buffers.get(e.value)
         implied = result_dtype(e.op, e.args)
-        if e.op in INFIX and len(e.args) == 2:
+        if e.op in INFIX and len(args) == 2:
             sign, own = INFIX[e.op]
-            left = self.expr(e.args[0], own + (own == COMPARE))
-            return f"{left} {sign} {self.expr(e.args[1], own + 1)}", own, implied
-        inner = ", ".join([self.expr(a) for a in e.args])
+            left, right = _within(args[0], own + (own == COMPARE)), _within(args[1], own + 1)
+            return f"{left} {sign} {right}", own, implied
+        inner = ", ".join([text for text, _ in args])
         if e.op in ("cast", "bitcast"):
-            return f"{e.op}<{e.dtype.short}>({inner})", 9, e.dtype
-        return f"{e.op}({inner})", 9, implied
+            return f"{e.op}<{e.dtype.short}>({inner})", ATOM, e.dtype
+        return f"{e.op}({inner})", ATOM, implied
+
+
+def _within(part: tuple[str, int], binding: int) -> str:
+    """A part of an expression, in parentheses when it binds less tightly than its place needs."""
+    text, own = part
+    return f"({text})" if own < binding else text
 
 
 def constant_text(e: L.Expr) -> str:
