@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from rlx.core.dtype import DType
 from rlx.core.errors import ValueIssue
+from rlx.ir.graph import Type
 
 #: class -> (flatten(x) -> (children, static data), unflatten(static data, children) -> x)
 _REGISTERED: dict[type, tuple[Callable[[Any], tuple[Iterable[Any], Any]], Callable[[Any, list[Any]], Any]]] = {}
@@ -65,6 +67,8 @@ def _children(x: Any) -> tuple[Iterable[Any] | None, Any]:
         return _REGISTERED[cls][0](x)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return x, None
+    if cls in (Type, DType):
+        return None, None
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         fields = dataclasses.fields(x)
         moving = [f.name for f in fields if not f.metadata.get("static", False)]
