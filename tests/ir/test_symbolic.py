@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.array.tree import flatten
 from rlx.core.errors import CompileError, ShapeError
 from rlx.core.shape import Dim, broadcast_shapes, dim, largest, smallest
 from rlx.runtime.execute import compile_for
@@ -51,7 +52,7 @@ def test_a_traced_graph_is_bound_and_run(n: int) -> None:
     x, w = rng.standard_normal((n, 4)), rng.standard_normal((4, 3))
     device = program.device
     outs = program.run([device.upload(x), device.upload(w)])
-    expected, _ = rlx.array.tree.flatten(model(rlx.asarray(x), rlx.asarray(w)))
+    expected, _ = flatten(model(rlx.asarray(x), rlx.asarray(w)))
     for got, want, t_out in zip(outs, expected, program.outputs, strict=True):
         np.testing.assert_allclose(device.download(got, t_out.dtype, t_out.shape), np.asarray(want), rtol=1e-12)
 
