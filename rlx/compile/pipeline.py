@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -10,10 +12,13 @@ from rlx.compile.lower import lower
 from rlx.compile.memory import place
 from rlx.compile.report import Report
 from rlx.compile.simplify import simplify
-from rlx.core.shape import is_static
+from rlx.core import flags
 from rlx.core.errors import CompileError
-from rlx.ir.graph import Graph
+from rlx.core.shape import is_static
+from rlx.ir.graph import Graph, graph_scope
 from rlx.ir.loop import Program
+from rlx.ir.text import print_graph, print_program
+from rlx.ir.verify import verify_hir, verify_mir, verify_program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,21 +32,44 @@ class Lowered:
     seconds: dict[str, float]
 
 
+@graph_scope()
 def compile_graph(graph: Graph, target: Target, policy: Policy | None = None, name: str = "main") -> Lowered:
-    """HIR -> simplify -> legalize -> MIR -> simplify -> (fuse, schedule, memory) -> LIR."""
+    """HIR -> simplify -> legalize -> MIR -> simplify -> (fuse, schedule, memory) -> LIR.
+
+    The flag ``verify`` checks the grammar after every pass; ``dump`` writes the text of every level.
+    """
     clock = _Clock()
+    check = bool(flags.get("verify"))
     _need_static(graph)
-    hir = simplify(graph)
+    hir = simplify(verify_hir(graph) if check else graph)
     clock.lap("simplify")
-    legal, report = legalize(hir, target, policy)
+    legal, report = legalize(verify_hir(hir) if check else hir, target, policy)
     clock.lap("legalize")
-    mir = simplify(legal)
+    mir = simplify(verify_mir(legal) if check else legal)
     clock.lap("simplify MIR")
     program = None
     if target.caps.schedule != "graph":
-        program = place(lower(mir, target.caps, name))
+        lowered = lower(verify_mir(mir) if check else mir, target.caps, name)
+        program = place(verify_program(lowered) if check else lowered)
+        if check:
+            verify_program(program)
         clock.lap("fuse and schedule")
+    _dump(str(flags.get("dump")), name, hir, mir, program)
     return Lowered(hir, mir, program, report, clock.laps)
+
+
+def _dump(folder: str, name: str, hir: Graph, mir: Graph, program: Program | None) -> None:
+    """Write ``name-digest.hir.txt`` and so on; equal programs are written to the same files."""
+    if not folder:
+        return
+    texts = {"hir": print_graph(hir), "mir": print_graph(mir)}
+    if program is not None:
+        texts["lir"] = print_program(program)
+    digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:8]
+    os.makedirs(folder, exist_ok=True)
+    for level, text in texts.items():
+        with open(os.path.join(folder, f"{name}-{digest}.{level}.txt"), "w", encoding="utf-8") as f:
+            f.write(text)
 
 
 class _Clock:
