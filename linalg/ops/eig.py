@@ -177,7 +177,7 @@ def triangular_vectors(t: Array) -> Array:
         total = rlx.matmul(known, x)[:, 0, :]
         gap = d - take_row(d[:, :, None], r)
         gap = rlx.where(rlx.abs(gap) < floor, cast(floor, t.dtype), gap)
-        new = rlx.where(line > r, total / gap, rlx.where(rlx.equal(line, r), 1, 0))
+        new = rlx.where(line > r, total / gap, cast(rlx.equal(line, r), t.dtype))
         return rlx.where(rlx.equal(rows, r), new[:, None, :], x)
 
     return rlx.fori_loop(0, n, step, filled(t, (b, n, n)))
@@ -227,6 +227,27 @@ def _(ct: Any, out: Any, a: Array) -> tuple[Array | None]:
 
 
 eig.batch(batch_first(eig, 3))
+
+
+@op_named("linalg.eigvals")
+def eigvals(a: Array, /) -> tuple[Array, Array]:
+    """``(w, info)`` of :func:`eig`, without the vectors."""
+    w, _, info = eig(a)
+    return w, info
+
+
+@eigvals.ref
+def _(a: Any) -> Any:
+    w, _, info = eig.rules["ref"](a)
+    return w, info
+
+
+eigvals.batch(batch_first(eigvals, 2))
+
+
+@eigvals.samples
+def _() -> list[Sample]:
+    return [Sample(s.args, s.attrs, s.name, s.edge, s.grad, s.tolerance) for s in eig.all_samples()]
 
 
 @eig.samples

@@ -158,6 +158,27 @@ def to_triangle(g: Array, upper: bool) -> Array:
 eigh.batch(batch_first(eigh, 3))
 
 
+@op_named("linalg.eigvalsh")
+def eigvalsh(a: Array, /, *, upper: bool = False) -> tuple[Array, Array]:
+    """``(w, info)`` of :func:`eigh`, without the vectors."""
+    w, _, info = eigh(a, upper=upper)
+    return w, info
+
+
+@eigvalsh.ref
+def _(a: Any, *, upper: bool = False) -> Any:
+    w, _, info = eigh.rules["ref"](a, upper=upper)
+    return w, info
+
+
+eigvalsh.batch(batch_first(eigvalsh, 2))
+
+
+@eigvalsh.samples
+def _() -> list[Sample]:
+    return [Sample(s.args, s.attrs, s.name, s.edge, s.grad, s.tolerance) for s in eigh.all_samples()]
+
+
 @eigh.samples
 def _() -> list[Sample]:
     out = []

@@ -16,7 +16,7 @@ from rlx.linalg.ops.common import (
     PANEL, adjoint, batch_first, batch_rows, cols_of, counter, filled, flat, graded, nan_where, padded, permute_rows,
     put_cols, put_rows, random, rows_of, take_col, take_cols, take_row, take_rows,
 )
-from rlx.linalg.ops.triangular import forward, solve_lower, solve_upper, triangular
+from rlx.linalg.ops.triangular import ADJOINT, forward, solve_lower, solve_upper, triangular
 
 
 @op_named("linalg.lu")
@@ -199,22 +199,24 @@ def _() -> list[Sample]:
 
 @op_named("linalg.solve")
 def solve(a: Array, b: Array, /) -> tuple[Array, Array, Array, Array]:
-    """``(X, LU, permutation, info)`` with ``A X = B``: ``(..., n, n)`` and ``(..., n, k)`` of equal leading axes.
+    """``(X, W, permutation, info)`` with ``A X = B``: ``(..., n, n)`` and ``(..., n, k)`` of equal leading axes.
 
-    ``LU`` and ``permutation`` factor the transpose of A, for whoever solves with it again. ``info`` is 0, or the
-    number of the first pivot that is exactly zero (1-based): X is then NaN.
+    W and permutation factor A for whoever solves with it again: ``A[:, permutation] = L U``, with L the lower triangle
+    of W and U its upper one with ones on the diagonal (the packed LU of A^T, transposed). ``info`` is 0, or the number
+    of the first pivot that is exactly zero (1-based): X is then NaN.
     """
     x, lead = flat(a)
     y, _ = flat(b)
     packed, _, perm, info = _factor(rlx.matrix_transpose(x))
-    out = nan_where(rlx.not_equal(info, 0), _through(packed, perm, y))
-    return (out.reshape(b.shape), packed.reshape(a.shape), perm.reshape(a.shape[:-1]), info.reshape(lead))
+    w = rlx.matrix_transpose(packed)
+    out = nan_where(rlx.not_equal(info, 0), through(w, perm, y))
+    return (out.reshape(b.shape), w.reshape(a.shape), perm.reshape(a.shape[:-1]), info.reshape(lead))
 
 
-def _through(packed: Array, perm: Array, b: Array) -> Array:
-    """``A^-1 B`` from the factors of A^T: ``A = U^T L^T P``."""
-    y = triangular(packed, b, lower=False, trans=1)
-    y = triangular(packed, y, lower=True, trans=1, unit=True)
+def through(w: Array, perm: Array, b: Array) -> Array:
+    """``A^-1 B`` from the factors, for one batch axis."""
+    y = triangular(w, b, lower=True)
+    y = triangular(w, y, lower=False, unit=True)
     return permute_rows(y, rlx.argsort(cast(perm, dt.int64), axis=-1))
 
 
@@ -225,7 +227,7 @@ def _(a: Any, b: Any) -> Any:
     for i in np.ndindex(*a.shape[:-2]):
         if info[i] == 0:
             out[i] = np.linalg.solve(a[i], b[i])
-    return out, packed, perm, info
+    return out, np.swapaxes(packed, -1, -2), perm, info
 
 
 @solve.grad
@@ -234,11 +236,11 @@ def _(ct: Any, out: Any, a: Array, b: Array) -> tuple[Array | None, Array | None
     bar = ct[0]
     if bar is None:
         return None, None
-    packed, perm = out[1], out[2]
-    y, _ = flat(rlx.conj(bar))
+    w, perm = out[1], out[2]
+    y, _ = flat(bar)
     y = permute_rows(y, perm.reshape((y.shape[0], perm.shape[-1]))).reshape(bar.shape)
-    y = solve_upper(packed, solve_lower(packed, y, unit=True))
-    gb = rlx.conj(y)
+    y = triangular(w, y, lower=False, trans=ADJOINT, unit=True)
+    gb = triangular(w, y, lower=True, trans=ADJOINT)
     return -rlx.matmul(gb, adjoint(out[0])), gb
 
 

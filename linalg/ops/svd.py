@@ -190,6 +190,27 @@ def _nonzero(x: Array) -> Array:
 svd.batch(batch_first(svd, 4))
 
 
+@op_named("linalg.svdvals")
+def svdvals(a: Array, /) -> tuple[Array, Array]:
+    """``(s, info)`` of :func:`svd`, without the vectors."""
+    _, s, _, info = svd(a)
+    return s, info
+
+
+@svdvals.ref
+def _(a: Any) -> Any:
+    _, s, _, info = svd.rules["ref"](a)
+    return s, info
+
+
+svdvals.batch(batch_first(svdvals, 2))
+
+
+@svdvals.samples
+def _() -> list[Sample]:
+    return [Sample(s.args, {}, s.name, s.edge, s.grad, s.tolerance) for s in svd.all_samples() if not s.attrs.get("full")]
+
+
 @svd.samples
 def _() -> list[Sample]:
     out = []

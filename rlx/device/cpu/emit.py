@@ -67,6 +67,16 @@ class Emit:
         return ""
 
     @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Code that runs when the i1 holds."""
+        number = self._next()
+        self.do(f"br i1 {condition}, label %yes{number}, label %end{number}")
+        self._body.append(f"yes{number}:")
+        yield
+        self.do(f"br label %end{number}")
+        self._body.append(f"end{number}:")
+
+    @contextmanager
     def loop(self, stop: str | int, start: str | int = 0) -> Iterator[str]:
         """A loop over [start, stop); gives the index as i64."""
         number = self._next()
