@@ -50,7 +50,8 @@ def movement(x, y):
     wide = rlx.broadcast_to(rlx.reshape(x, (3, 1, 4)), (3, 5, 4))
     padded = emit1("pad", wide, rlx.sum(y), low=(0, 1, 0), high=(2, 0, 0))
     windows = emit1("window", x, axes=(1,), size=(2,), step=(1,), dilation=(2,))
-    return (rlx.concat([rlx.flip(x, axis=1), x[:, ::-1] * 2, y]), padded[1:, ::2], windows, rlx.permute_dims(wide, (2, 0, 1)),
+    joined = rlx.concat([rlx.flip(x, axis=1), x[:, ::-1] * 2, y])
+    return (joined, padded[1:, ::2], windows, rlx.permute_dims(wide, (2, 0, 1)),
             rlx.sum(rlx.arange(12).reshape((3, 4)) + x, axis=(0, 1)))
 
 
@@ -59,8 +60,8 @@ def indexing(x, i, k):
 
 
 def contractions(x, y, values, offsets):
-    return (rlx.sum(x, axis=0), rlx.max(x), rlx.cumulative_sum(x, axis=1), rlx.sort(x, axis=1), rlx.argsort(x[0]), x @ y,
-            segment_reduce(values, offsets), rlx.all(x > 0, axis=1), rlx.std(x, axis=1), rlx.prod(x, axis=1))
+    return (rlx.sum(x, axis=0), rlx.max(x), rlx.cumulative_sum(x, axis=1), rlx.sort(x, axis=1), rlx.argsort(x[0]),
+            x @ y, segment_reduce(values, offsets), rlx.all(x > 0, axis=1), rlx.std(x, axis=1), rlx.prod(x, axis=1))
 
 
 def control(x, n):

@@ -109,9 +109,9 @@ def one(type_: Type, name: str = "main") -> Value:
 
 
 @pytest.mark.parametrize("value", [
-    0.0, -0.0, 1.5, 1e300, 5e-324, 0.1, math.inf, -math.inf, 3, -3, 2**63 - 1, True, False, None, 1j, complex(-0.0, math.inf),
-    complex(1, -0.0), "", "a \"quoted\" # string\n\\", dt.float32, dt.bool_, dt.bfloat16, (), (1,), (1, 2.0, ("x", None)),
-    ((), ()), dim("n") * 2 + 1, (dim("n"), 3)])
+    0.0, -0.0, 1.5, 1e300, 5e-324, 0.1, math.inf, -math.inf, 3, -3, 2**63 - 1, True, False, None, 1j,
+    complex(-0.0, math.inf), complex(1, -0.0), "", "a \"quoted\" # string\n\\", dt.float32, dt.bool_, dt.bfloat16,
+    (), (1,), (1, 2.0, ("x", None)), ((), ()), dim("n") * 2 + 1, (dim("n"), 3)])
 def test_attributes(value: object) -> None:
     def same(a: object, b: object) -> bool:
         if isinstance(a, tuple):
@@ -181,6 +181,10 @@ def test_leaves_devices_levels_and_places() -> None:
 
 # Random small graphs and kernels
 
+SCALARS = st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.text("a\"#\n\\é", max_size=4),
+                    st.complex_numbers(allow_nan=False))
+
+
 @st.composite
 def graphs(draw: st.DrawFn, depth: int = 0) -> Graph:
     n = dim("n", 1)
@@ -192,9 +196,7 @@ def graphs(draw: st.DrawFn, depth: int = 0) -> Graph:
         values = list(inputs)
         for _ in range(draw(st.integers(0, 6))):
             args = tuple(draw(st.lists(st.sampled_from(values), max_size=3)))
-            attrs = tuple((k, draw(st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.text("a\"#\n\\é", max_size=4),
-                                             st.complex_numbers(allow_nan=False))))
-                          for k in draw(st.lists(st.sampled_from("abc"), unique=True)))
+            attrs = tuple((k, draw(SCALARS)) for k in draw(st.lists(st.sampled_from("abc"), unique=True)))
             subs = (draw(graphs(depth=depth + 1)),) if depth < 2 and draw(st.integers(0, 4)) == 0 else ()
             types = tuple(Type(draw(kinds), draw(shape)) for _ in range(draw(st.integers(1, 2))))
             made: Node = node(draw(st.sampled_from(["add", "splat.render", "odd name"])), args, types, attrs=attrs,
@@ -246,8 +248,8 @@ def test_random_expressions(es: list[L.Expr]) -> None:
 def test_every_statement_step_and_constant() -> None:
     i, x = L.var("i"), L.var("r", dt.float32)
     consts = [L.const(v, d) for v, d in (
-        (math.nan, F), (-math.inf, dt.float32), (-0.0, F), (0.1, dt.float16), (1, dt.float64), (-7, dt.int8), (True, dt.bool_),
-        (complex(math.nan, -0.0), dt.complex64), (2**64 - 1, dt.uint64))]
+        (math.nan, F), (-math.inf, dt.float32), (-0.0, F), (0.1, dt.float16), (1, dt.float64), (-7, dt.int8),
+        (True, dt.bool_), (complex(math.nan, -0.0), dt.complex64), (2**64 - 1, dt.uint64))]
     body = (
         L.Array("a", dt.float32, 4, "shared"),
         L.For("g", L.const(0), L.const(3), 1, L.GRID, (
@@ -261,9 +263,11 @@ def test_every_statement_step_and_constant() -> None:
             L.Let("t", L.expr("bitcast", (x,), dt.uint32)))),
         *[L.Let(f"k{n}", c) for n, c in enumerate(consts)],
         L.Let("z", L.expr("real", (L.expr("complex", (L.const(1, F), L.const(2, F)), dt.complex128),), F)))
-    k = L.Kernel("every.one", (L.Param("b", F, 4, "rw"), L.Param("c", I, 1, "r")), body, "notes \\ with\nlines # and signs")
+    params = (L.Param("b", F, 4, "rw"), L.Param("c", I, 1, "r"))
+    k = L.Kernel("every.one", params, body, "notes \\ with\nlines # and signs")
     run = L.Launch(k, ("x", "n"))
-    native = L.Native("openblas.gemm", ("x", "y"), ((F, (2, 2)), (F, (4,))), 1, (("alpha", 2.0), ("t", (True, None))), ("s",))
+    attrs = (("alpha", 2.0), ("t", (True, None)))
+    native = L.Native("openblas.gemm", ("x", "y"), ((F, (2, 2)), (F, (4,))), 1, attrs, ("s",))
     steps = (run, native, L.Copy("y", "x"), L.While((run,), "p", (L.Copy("x", "y"),)), L.Branch("p", (run,), ()),
              L.Branch("p", (), (run,)), L.Repeat(3, "n", (run,)), L.Repeat("n", "m", ()))
     buffers = (L.Buffer("x", F, 4, "input", 0), L.Buffer("y", F, 4, "output", 1), L.Buffer("s", F, 4, "temp", 0, 64),
@@ -347,11 +351,14 @@ def test_golden(name: str, level: str, golden) -> None:
 def test_text_does_not_depend_on_hashing() -> None:
     script = ("from rlx.ir.text import print_graph, print_program\nfrom tests.ir.programs import lowered\n"
               "for n in ('softmax', 'cg', 'control', 'contractions', 'indexing', 'columns'):\n"
-              "    low = lowered(n)\n    print(print_graph(low.hir), print_graph(low.mir), print_program(low.program))\n")
+              "    low = lowered(n)\n"
+              "    print(print_graph(low.hir), print_graph(low.mir), print_program(low.program))\n")
     root = Path(__file__).parents[2]
-    texts = [subprocess.run([sys.executable, "-c", script], cwd=root, text=True, capture_output=True, check=True,
-                            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}).stdout
-             for seed in ("1", "2")]
+    texts = []
+    for seed in ("1", "2"):
+        env = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+        run = subprocess.run([sys.executable, "-c", script], cwd=root, text=True, stdout=-1, check=True, env=env)
+        texts.append(run.stdout)
     assert texts[0] == texts[1] and "kernel" in texts[0]
 
 

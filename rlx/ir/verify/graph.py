@@ -26,7 +26,8 @@ def verify_mir(graph: Graph) -> Graph:
 
 def node_text(n: Node) -> str:
     """A node on one line, arguments by their types: ``add(f64[3], f64[3]) : f64[3]``."""
-    args = f"({', '.join(type_text(a.type) for a in n.args)})" if n.args else ""
+    known = [type_text(a.type) if a.index < len(a.node.types) else "?" for a in n.args]
+    args = f"({', '.join(known)})" if known else ""
     return f"{n.op}{args}{attributes_text(n.attrs)} : {', '.join(map(type_text, n.types))}"
 
 
