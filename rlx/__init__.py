@@ -29,6 +29,10 @@ from rlx.core.flags import flags  # noqa: E402
 from rlx.core.shape import dim  # noqa: E402
 from rlx.ops.dtypes import e, euler_gamma, inf, nan, newaxis, pi  # noqa: E402
 from rlx.runtime.execute import explain  # noqa: E402
+from rlx.transform import (  # noqa: E402
+    checkpoint, custom_gradient, custom_linear_solve, custom_root, fixed_point, grad, hessian, hvp, jacobian, jvp, linearize,
+    value_and_grad, vjp, vmap,
+)
 from rlx.runtime.info import __array_namespace_info__  # noqa: E402
 
 __version__ = "0.1.0"
