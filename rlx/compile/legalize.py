@@ -178,7 +178,8 @@ class _Legalizer:
             self._refuse(n, where, declined, f"{caps.name} has no {missing[0].name}", _other_dtypes(caps))
         if n.op in POINTWISE:
             return self._pointwise(n, args, depth, where, declined)
-        self._row(n, COMMON, "generated kernel", where, declined, depth)
+        rule = rules.storage_rule(n, caps)
+        self._row(n, COMMON if rule is None else REWRITTEN, rule or "generated kernel", where, declined, depth)
         return clone(n, args).outs
 
     def _pointwise(self, n: Node, args: tuple[Value, ...], depth: int, where: Where,

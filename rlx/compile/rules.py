@@ -47,6 +47,9 @@ def spelling(n: Node, caps: Caps) -> tuple[bool, str] | None:
     dtype = n.args[0].dtype if n.op != "select" else n.args[1].dtype
     if dtype not in caps.dtypes and not _widened(dtype, caps):
         return None
+    if n.op in caps.spells and dtype in caps.rewrites and dtype in caps.spells[n.op] and not (
+            dtype.is_float and n.op in TRANSCENDENTAL):
+        return True, caps.rewrites[dtype]
     if dtype.is_complex and n.op not in _PLAIN_COMPLEX:
         return (True, "complex-to-pairs") if dtype in caps.spells.get(n.op, ()) else None
     if dtype in caps.spells.get(n.op, ()) and not (n.op in TRANSCENDENTAL and dtype.is_float and _expandable(n.op, dtype)):
@@ -54,6 +57,14 @@ def spelling(n: Node, caps: Caps) -> tuple[bool, str] | None:
     if dtype.is_float and _expandable(n.op, dtype):
         return (True, f"{n.op}-expansion")
     return (False, "generated kernel") if dtype in caps.spells.get(n.op, ()) else None
+
+
+def storage_rule(n: Node, caps: Caps) -> str | None:
+    """The rule by which a node that is not elementwise handles a dtype that the device lacks, if it does."""
+    for t in (*[a.type for a in n.args], *n.types):
+        if t.dtype in caps.rewrites:
+            return caps.rewrites[t.dtype]
+    return None
 
 
 def _expandable(op: str, dtype: DType) -> bool:

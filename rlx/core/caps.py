@@ -14,7 +14,8 @@ class Caps:
     ``dtypes`` are the types it computes in; ``storage`` those it can only load and store. ``spells`` maps a
     primitive to the dtypes for which the device's own language computes it accurately; an elementwise primitive it
     does not spell is expanded (``rlx.ir.expand``) or refused. ``schedule`` is ``nest`` (cores with vector units run
-    loop nests), ``grid`` (workgroups of lanes) or ``graph`` (the device takes MIR whole).
+    loop nests), ``grid`` (workgroups of lanes) or ``graph`` (the device takes MIR whole). ``rewrites`` names, for a
+    dtype in ``dtypes`` that the hardware lacks, the rule by which it is computed with the same meaning.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Caps:
     subgroup: int = 0
     max_binding_bytes: int = 0
     features: frozenset[str] = frozenset()
+    rewrites: dict[DType, str] = field(default_factory=dict, hash=False, compare=False)
     control: bool = True
 
     def computes(self, dtype: DType) -> bool:

@@ -77,7 +77,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _packages() -> tuple[str, ...]:
-    return tuple(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg)
+    return tuple(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg and not m.name.startswith("_"))
 
 
 def _plugins() -> dict[str, EntryPoint]:

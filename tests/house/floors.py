@@ -69,8 +69,13 @@ def unit(name: str) -> str:
 
 
 def floor(name: str) -> float:
-    """The unit's floor; a device's own directory stands on top of what all devices share."""
+    """The unit's floor; a device's own directory stands on top of what all devices share.
+
+    A directory whose name starts with ``_`` is no device but what some devices share: it is below them.
+    """
     u = unit(name)
+    if u.startswith("rlx.device._"):
+        return FLOORS["rlx.device"] + 0.25
     if u.startswith("rlx.device."):
         return FLOORS["rlx.device"] + 0.5
     if u not in FLOORS:

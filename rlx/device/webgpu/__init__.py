@@ -1,0 +1,1 @@
+"""The webgpu device, on wgpu."""
