@@ -21,3 +21,5 @@ from rlx.splat.render import render as render
 from rlx.splat.types import Camera as Camera
 from rlx.splat.types import Gaussians as Gaussians
 from rlx.splat.types import RenderSettings as RenderSettings
+from rlx.splat.formats import load as load  # noqa: E402
+from rlx.splat.formats import save as save  # noqa: E402
