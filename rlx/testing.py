@@ -18,13 +18,15 @@ STEP = 2e-4
 
 
 def check_grad(f: Callable[..., Any], *args: Any, modes: Sequence[str] = ("forward", "reverse"), order: int = 1,
-               projections: int = 2, rtol: float = 1e-6, atol: float = 1e-8, seed: int = 0, step: float = STEP) -> float:
+               projections: int = 2, rtol: float = 1e-6, atol: float = 1e-8, seed: int = 0,
+               step: float = STEP) -> float:
     """Compare derivatives of ``f`` at ``args`` with central differences, along random directions, in float64.
 
     ``<w, f(x + h v) - f(x - h v)> / 2h`` (extrapolated from two steps) is compared with ``<w, jvp(v)>`` and
-    ``<vjp(w), v>``, for random ``v`` and ``w`` and the inner product ``Re sum(conj(a) b)``. Arguments that are real or complex
-    arrays are differentiated, others are passed on. ``order=2`` also checks the derivative of the gradient. Returns the
-    largest relative error; raises AssertionError when one is above ``rtol`` (``atol`` absolute).
+    ``<vjp(w), v>``, for random ``v`` and ``w`` and the inner product ``Re sum(conj(a) b)``. Arguments that are real
+    or complex arrays are differentiated, others are passed on. ``order=2`` also checks the derivative of the
+    gradient. Returns the largest relative error; raises AssertionError when one is above ``rtol`` (``atol``
+    absolute).
 
     >>> import rlx
     >>> rlx.testing.check_grad(lambda x: rlx.tanh(x) * x, rlx.asarray([0.3, -0.7])) < 1e-6
@@ -56,7 +58,8 @@ def check_grad(f: Callable[..., Any], *args: Any, modes: Sequence[str] = ("forwa
     return worst
 
 
-def _check(g: Callable[..., list[Array]], xs: list[np.ndarray], rng: np.random.Generator, modes: Sequence[str], rtol: float,
+def _check(g: Callable[..., list[Array]], xs: list[np.ndarray], rng: np.random.Generator, modes: Sequence[str],
+           rtol: float,
            atol: float, step: float, name: str) -> float:
     vs = [_direction(rng, x) for x in xs]
     outs = g(*map(as_array, xs))
@@ -79,7 +82,8 @@ def _check(g: Callable[..., list[Array]], xs: list[np.ndarray], rng: np.random.G
             raise AssertionError(f"{mode} derivative along {name} is {value!r}, differences give {expected!r}")
         worst = max(worst, error / scale if scale else 0.0)
     if len(found) == 2 and not abs(found["forward"] - found["reverse"]) <= atol + 1e-3 * rtol * scale:
-        raise AssertionError(f"forward and reverse derivatives along {name} differ: {found['forward']!r} and {found['reverse']!r}")
+        raise AssertionError(f"forward and reverse derivatives along {name} differ: {found['forward']!r} and "
+                             f"{found['reverse']!r}")
     return worst
 
 
@@ -94,7 +98,9 @@ def _wide(x: Any) -> np.ndarray:
 
 def _direction(rng: np.random.Generator, like: np.ndarray) -> np.ndarray:
     v = rng.standard_normal(like.shape)
-    return (v + 1j * rng.standard_normal(like.shape)).astype(like.dtype) if like.dtype.kind == "c" else v.astype(like.dtype)
+    if like.dtype.kind == "c":
+        v = v + 1j * rng.standard_normal(like.shape)
+    return v.astype(like.dtype)
 
 
 def _inner(a: Sequence[Any], b: Sequence[Any]) -> float:

@@ -1,7 +1,7 @@
 """Derivative rules of primitives that are not in the elementwise table: selection, casts, complex parts, movement.
 
-A cotangent of a complex value ``z = x + iy`` is ``dL/dx + i dL/dy`` (the direction of steepest ascent of a real ``L``), so
-a holomorphic step multiplies it by the conjugate of its derivative. A tangent is ``dx + i dy``.
+A cotangent of a complex value ``z = x + iy`` is ``dL/dx + i dL/dy`` (the direction of steepest ascent of a real
+``L``), so a holomorphic step multiplies it by the conjugate of its derivative. A tangent is ``dx + i dy``.
 """
 
 from __future__ import annotations

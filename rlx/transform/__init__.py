@@ -8,5 +8,6 @@ from rlx.transform.derive import grad, jvp, linearize, value_and_grad, vjp
 from rlx.transform.implicit import custom_linear_solve, custom_root, fixed_point
 from rlx.transform.jacobians import hessian, hvp, jacobian
 
-__all__ = ["_batch_control", "_control", "checkpoint", "custom_gradient", "custom_linear_solve", "custom_root", "fixed_point",
+__all__ = ["_batch_control", "_control", "checkpoint", "custom_gradient", "custom_linear_solve", "custom_root",
+           "fixed_point",
            "grad", "hessian", "hvp", "jacobian", "jvp", "linearize", "value_and_grad", "vjp", "vmap"]

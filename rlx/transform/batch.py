@@ -68,8 +68,10 @@ class Batcher:
             return self._by_rule(n, rule, args)
         body = decomposition(n, [_single(a) for a in args])
         if body is None:
-            raise ValueIssue(f"{n.op} cannot be batched ({', '.join(str(a.type) for a in n.args)})", where=n.where.short,
-                             why="it has no batch rule and no decomposition", do="call it once for each example with rlx.map")
+            raise ValueIssue(f"{n.op} cannot be batched ({', '.join(str(a.type) for a in n.args)})",
+                             where=n.where.short,
+                             why="it has no batch rule and no decomposition",
+                             do="call it once for each example with rlx.map")
         return self.graph(body, args)
 
     def _by_rule(self, n: Node, rule: Callable[..., Any], args: list[Many]) -> list[Many]:
@@ -156,7 +158,8 @@ def _pad(b: Batcher, n: Node, args: list[Many]) -> list[Many]:
         return [Many(emit("pad", (x, fill.array), attrs)[0], True)]
     device = x._value.node.device
     padded = emit("pad", (x, constant(0, x.dtype, device)), attrs)[0]
-    inside = emit("pad", (broadcast(constant(True, dt.bool_, device), x.shape), constant(False, dt.bool_, device)), attrs)[0]
+    inside = emit("pad", (broadcast(constant(True, dt.bool_, device), x.shape), constant(False, dt.bool_, device)),
+                  attrs)[0]
     values = broadcast(reshape(fill.array, (b.size, *(1,) * (x.ndim - 1))), padded.shape)
     return [Many(emit1("select", inside, padded, values), True)]
 
@@ -194,7 +197,8 @@ def _scatter(b: Batcher, n: Node, args: list[Many]) -> list[Many]:
     x, update, index = b.full(args[0]), b.full(args[1]), args[2:]
     if not any(i.on for i in index):
         k, rank = len(index), index[0].array.ndim
-        moved = emit1("scatter", from_front(x, k), from_front(update, rank), *[i.array for i in index], kind=n.attr("kind"))
+        moved = emit1("scatter", from_front(x, k), from_front(update, rank), *[i.array for i in index],
+                      kind=n.attr("kind"))
         return [Many(to_front(moved, k), True)]
     whole = [b.full(i) for i in index]
     return [Many(emit1("scatter", x, update, _lane(b, whole[0]), *whole, kind=n.attr("kind")), True)]
@@ -274,8 +278,8 @@ Axes = Any
 def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
     """A function that maps ``f`` over an axis of its arguments, as one program.
 
-    ``in_axes`` says along which axis: an integer, None for an argument that all examples share, or a tuple with one entry
-    for each positional argument (an entry may be a tree of axes). Results are stacked along ``out_axes``.
+    ``in_axes`` says along which axis: an integer, None for an argument that all examples share, or a tuple with one
+    entry for each positional argument (an entry may be a tree of axes). Results are stacked along ``out_axes``.
 
     >>> import rlx
     >>> rlx.vmap(lambda x, y: x @ y, (0, None))(rlx.eye(2), rlx.asarray([3.0, 4.0])).tolist()

@@ -1,7 +1,8 @@
 """Batching of loops and branches.
 
-``while`` with one condition for all -> the same loop over batches. With a condition for each example -> a loop that runs
-while any example goes on; an example that is done keeps its values. ``cond`` on a batch -> all branches, then a select.
+``while`` with one condition for all -> the same loop over batches. With a condition for each example -> a loop that
+runs while any example goes on; an example that is done keeps its values. ``cond`` on a batch -> all branches, then a
+select.
 """
 
 from __future__ import annotations

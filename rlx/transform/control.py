@@ -1,8 +1,8 @@
 """Derivatives of loops and branches.
 
-Forward: a loop carries values and tangents together. Reverse: a loop keeps the carried values of every iteration that its
-backward body needs, and a second loop runs back over them; when that is much memory, the loop is cut into sqrt(n) parts of
-sqrt(n) iterations, and each part is run again on the way back. A branch runs again on the way back.
+Forward: a loop carries values and tangents together. Reverse: a loop keeps the carried values of every iteration that
+its backward body needs, and a second loop runs back over them; when that is much memory, the loop is cut into sqrt(n)
+parts of sqrt(n) iterations, and each part is run again on the way back. A branch runs again on the way back.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def push_loop(pusher: Pusher, n: Node, args: list[Dual]) -> list[Dual]:
         return [o.array for o in outs], [filled(o.tangent, o.array) for o, on in zip(outs, live, strict=True) if on]
 
     count = args[0].array if lead else None
-    out_values, out_tangents = loop_again(n, count, head, [d.array for d in rest], step, (values, tangents), lambda s: s[0])
+    out_values, out_tangents = loop_again(n, count, head, [d.array for d in rest], step, (values, tangents),
+                                          lambda s: s[0])
     it = iter(out_tangents)
     return [Dual(o, next(it) if on else None) for o, on in zip(out_values, live, strict=True)]
 
@@ -109,7 +110,8 @@ def push_cond(pusher: Pusher, n: Node, args: list[Dual]) -> list[Dual]:
     def branch(g: Graph) -> Callable[..., Any]:
         def f(*_: Any) -> Any:
             outs = Pusher().graph(g, operands)
-            return [o.array for o in outs], [filled(o.tangent, o.array) for o, on in zip(outs, outs_live, strict=True) if on]
+            return [o.array for o in outs], [filled(o.tangent, o.array) for o, on in zip(outs, outs_live,
+                                                                                         strict=True) if on]
         return f
 
     values, tangents = switch(index.array, [branch(g) for g in n.graphs])
@@ -166,7 +168,8 @@ class _Loop:
         it = iter(cts)
         seeds: Cotangents = [next(it) if on else None for on in self.live]
         index = [i] if self.lead else []
-        got = pull_graph(self.body, [*index, *values, *rest], [*[False] * self.lead, *self.live, *self.rest_live], seeds)
+        got = pull_graph(self.body, [*index, *values, *rest], [*[False] * self.lead, *self.live, *self.rest_live],
+                         seeds)
         got = got[self.lead:]
         new = [filled(c, v) for c, v, on in zip(got, values, self.live, strict=False) if on]
         fresh = [c for c, on in zip(got[self.carry:], self.rest_live, strict=True) if on]
@@ -255,7 +258,7 @@ def _unbounded(recorder: Recorder, n: Node, args: list[Noted], loop: _Loop) -> l
 
 
 def _record_parts(recorder: Recorder, loop: _Loop, args: list[Noted], count: int) -> list[Noted]:
-    """``loop(n)`` -> ``loop(n // m)`` of ``loop(m)``, m = sqrt(n), and the remainder; only the outer one keeps values."""
+    """``loop(n)`` -> ``loop(n // m)`` of ``loop(m)``, m = sqrt(n), and the rest; only the outer one keeps values."""
     m = isqrt(count)
     whole = count // m * m
     carry = loop.carry

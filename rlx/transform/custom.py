@@ -73,8 +73,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 class Own(Body):
     """A body whose gradient is a user's function.
 
-    ``graph`` is (arguments, captured) -> (results, residuals), ``back`` (residuals, cotangents, captured) -> cotangents of
-    the arguments.
+    ``graph`` is (arguments, captured) -> (results, residuals), ``back`` (residuals, cotangents, captured) ->
+    cotangents of the arguments.
     """
 
     def __init__(self, graph: Graph, name: str, back: Graph, arguments: int, residuals: int) -> None:
@@ -131,8 +131,9 @@ def _closed(f: Callable[..., Any], args: Sequence[Array]) -> Graph:
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose gradient you write: ``f(*args)`` returns its value and a function from cotangents to cotangents.
 
-    The backward function takes the cotangent of the value (a tree like it) and returns one cotangent for each positional
-    argument (None: zero). It may use anything that ``f`` computed. Keyword arguments are not differentiated.
+    The backward function takes the cotangent of the value (a tree like it) and returns one cotangent for each
+    positional argument (None: zero). It may use anything that ``f`` computed. Keyword arguments are not
+    differentiated.
 
     >>> import rlx
     >>> @rlx.custom_gradient
@@ -160,7 +161,8 @@ def _own(f: Callable[..., Any], arrays: list[Array], structure: Tree, kwargs: di
         with tracing() as inner:
             cts = [fresh(o, inner) for o in results]
             pulled = _one_each(back(unflatten(out_tree, cts)), structure, stand)
-            kept = [v for v in captures([p._value for p in pulled], [c._value for c in cts], inner) if v.node.level == depth]
+            kept = [v for v in captures([p._value for p in pulled], [c._value for c in cts],
+                                        inner) if v.node.level == depth]
             inside = [parameter(v.type, inner, v.node.where, v.node.device) for v in kept]
             new = rebuild_from([p._value for p in pulled], dict(zip(kept, inside, strict=True)))
             back_graph, back_captured = close(new, [*inside, *[c._value for c in cts]], inner, "backward")
@@ -187,8 +189,9 @@ def _one_each(pulled: Any, structure: Tree, stand: Sequence[Array]) -> list[Arra
     parts = pulled if isinstance(pulled, (tuple, list)) and len(structure.children) != 1 else (
         pulled if isinstance(pulled, tuple) and len(pulled) == 1 else (pulled,))
     if len(parts) != len(structure.children):
-        raise NotDifferentiableError(f"a backward function gave {len(parts)} cotangents for {len(structure.children)} arguments",
-                                     why="each positional argument needs one", do="return a tuple, with None for zero")
+        raise NotDifferentiableError(f"a backward function gave {len(parts)} cotangents for "
+                                     f"{len(structure.children)} arguments", why="each argument needs one",
+                                     do="return a tuple, with None for zero")
     out: list[Array] = []
     at = 0
     for part, child in zip(parts, structure.children, strict=True):

@@ -1,8 +1,8 @@
-"""``grad`` and its relatives: derivatives of functions on pytrees, traced or eager, composable with each other and ``jit``.
+"""``grad`` and its relatives: derivatives of functions on pytrees, composable with each other and with ``jit``.
 
-Complex values: the gradient of a real function of ``z = x + iy`` is ``dL/dx + i dL/dy``, the direction of steepest ascent,
-so that ``z - rate * grad`` descends; tangents are ``dx + i dy``. For a holomorphic ``f`` the tangent is ``f'(z) t`` and the
-cotangent ``conj(f'(z)) ct``.
+Complex values: the gradient of a real function of ``z = x + iy`` is ``dL/dx + i dL/dy``, the direction of steepest
+ascent, so that ``z - rate * grad`` descends; tangents are ``dx + i dy``. For a holomorphic ``f`` the tangent is
+``f'(z) t`` and the cotangent ``conj(f'(z)) ct``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Argnums = int | Sequence[int]
 
 
 def value_and_grad(f: Callable[..., Any], /, argnums: Argnums = 0, *, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives ``f``'s value and its gradient with respect to arguments (pytrees of real or complex arrays).
+    """A function that gives ``f``'s value and its gradient with respect to arguments (pytrees of inexact arrays).
 
     ``f`` returns one real number, with ``has_aux`` a pair of it and any other values.
 
@@ -84,7 +84,8 @@ def grad(f: Callable[..., Any], /, argnums: Argnums = 0, *, has_aux: bool = Fals
 def _scalar(value: Any) -> Array:
     out = value if isinstance(value, Array) else as_array(value)
     if out.shape != ():
-        raise ShapeError(f"the gradient of a function that returns shape {out.shape}", why="only one number has a gradient",
+        raise ShapeError(f"the gradient of a function that returns shape {out.shape}",
+                         why="only one number has a gradient",
                          do="reduce it, for example with .sum(), or use rlx.jacobian or rlx.vjp")
     if not out.dtype.is_float:
         raise DTypeError(f"the gradient of a function that returns {out.dtype.name}", why="a loss is a real number",

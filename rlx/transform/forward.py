@@ -137,7 +137,8 @@ def transposed_function(pull: Callable[[Cotangents], Sequence[Array | None]], ta
 SPECIAL: dict[str, Callable[[Pusher, Node, list[Dual]], list[Dual]]] = {}
 
 
-def push(outputs: Sequence[Value], params: Sequence[Value], tangents: Sequence[Array | None], level_: int) -> list[Dual]:
+def push(outputs: Sequence[Value], params: Sequence[Value], tangents: Sequence[Array | None],
+         level_: int) -> list[Dual]:
     """The duals of traced results."""
     env = {p: Dual(Array(p), t) for p, t in zip(params, tangents, strict=True)}
     return Pusher().sweep.walk(outputs, env, level_)

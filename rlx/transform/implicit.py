@@ -1,8 +1,8 @@
 """Implicit differentiation: derivatives of what a solver finds, without differentiating the solver.
 
-``A x = b``: the tangent of x solves ``A dx = db - dA x``, its cotangent ``A^T l = ct``, then ``ct_b = l`` and ``ct_A`` is the
-cotangent of ``-A x`` along l. ``f(x, p) = 0``: the same with ``A = df/dx``. Every rule is made of one more solve, which has
-these rules again, so that higher derivatives work.
+``A x = b``: the tangent of x solves ``A dx = db - dA x``, its cotangent ``A^T l = ct``, then ``ct_b = l`` and
+``ct_A`` is the cotangent of ``-A x`` along l. ``f(x, p) = 0``: the same with ``A = df/dx``. Every rule is made of one
+more solve, which has these rules again, so that higher derivatives work.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Solved(Body):
             ys, params = xs[:self.size], xs[self.size:]
             on = [True] * self.size + [False] * len(params)
             zeros = [zeros_as(y) for y in ys]
-            return [filled(c, y) for c, y in zip(pull_graph(self.map, [*zeros, *params], on, list(ys)), ys, strict=False)]
+            return [filled(c, y) for c, y in zip(pull_graph(self.map, [*zeros, *params], on, list(ys)), ys,
+                                                 strict=False)]
         graph, captured, _ = close_over(f, args)
         assert not captured
         return graph
@@ -104,7 +105,8 @@ def custom_linear_solve(matvec: MatVec, b: Any, solve: Solve, transpose_solve: S
 
     >>> import rlx
     >>> def x(a):
-    ...     return rlx.custom_linear_solve(lambda v: a * v, rlx.asarray(6.0), lambda mv, b: b / mv(rlx.asarray(1.0)), symmetric=True)
+    ...     one = rlx.asarray(1.0)
+    ...     return rlx.custom_linear_solve(lambda v: a * v, 6.0 * one, lambda mv, b: b / mv(one), symmetric=True)
     >>> x(rlx.asarray(2.0)).item(), rlx.grad(x)(2.0).item()
     (3.0, -1.5)
     """
@@ -128,7 +130,8 @@ def _matrix(matvec: MatVec, rhs: Arrays, structure: Tree) -> tuple[Closed, list[
     def f(*xs: Array) -> Any:
         out = matvec(unflatten(structure, list(xs)))
         if flatten(out)[1] != structure:
-            raise ShapeError("a linear map that changes the structure of its argument", why="x and b have one structure",
+            raise ShapeError("a linear map that changes the structure of its argument",
+                             why="x and b have one structure",
                              do="return a tree like the argument")
         return out
     closed = _close(f, rhs)
@@ -229,11 +232,11 @@ class Root(Body):
 
 def custom_root(f: Callable[[Any], Any], initial: Any, solve: Callable[[Callable[[Any], Any], Any], Any],
                 tangent_solve: Solve | None = None) -> Any:
-    """The root ``x`` of ``f(x) = 0`` that ``solve(f, initial)`` finds, differentiable without differentiating ``solve``.
+    """The root ``x`` of ``f(x) = 0`` that ``solve(f, initial)`` finds, differentiated without its solver.
 
     ``f`` may use arrays from around it; the root is differentiated with respect to them. ``tangent_solve(g, y)`` solves
-    ``g(x) = y`` for a linear ``g`` (the derivative of f, or its transpose); by default conjugate gradients on the normal
-    equations, which is meant for few unknowns.
+    ``g(x) = y`` for a linear ``g`` (the derivative of f, or its transpose); by default conjugate gradients on the
+    normal equations, which is meant for few unknowns.
 
     >>> import rlx
     >>> def newton(f, x):
@@ -266,7 +269,8 @@ def custom_root(f: Callable[[Any], Any], initial: Any, solve: Callable[[Callable
     tangent, cotangent = linear(False), linear(True)
     operands = list(dict.fromkeys(v for c in (function, found, tangent, cotangent) for v in c[1]))
     body = Root(_reordered(found[0], k, found[1], operands), _reordered(function[0], k, function[1], operands),
-                _reordered(tangent[0], 2 * k, tangent[1], operands), _reordered(cotangent[0], 2 * k, cotangent[1], operands), k)
+                _reordered(tangent[0], 2 * k, tangent[1], operands), _reordered(cotangent[0], 2 * k, cotangent[1],
+                                                                                operands), k)
     return unflatten(structure, call(body, [*start, *[Array(v) for v in operands]]))
 
 
@@ -340,7 +344,8 @@ def fixed_point(f: Callable[[Any], Any], initial: Any, *, rtol: float = 1e-10, m
             old, new = s
             diff = [abs_of(a - b) for a, b in zip(new, old, strict=True)]
             return sqrt(_dot(diff, diff)) > rtol * sqrt(_dot(new, new))
-        return unflatten(structure, while_loop(more, lambda s: (s[1], apply(s[1])), (xs, apply(xs)), max_steps=max_steps)[1])
+        return unflatten(structure, while_loop(more, lambda s: (s[1], apply(s[1])), (xs, apply(xs)),
+                                               max_steps=max_steps)[1])
 
     def solve(residual: Callable[[Any], Any], start: Any) -> Any:
         return iterate(lambda x: _minus(x, residual(x)), start)

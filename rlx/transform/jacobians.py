@@ -37,10 +37,10 @@ def _directions(leaves: Sequence[Array]) -> list[list[Array]]:
 def jacobian(f: Callable[..., Any], /, argnums: Argnums = 0, *, mode: str = "auto") -> Callable[..., Any]:
     """The derivative of every element of the result by every element of the argument.
 
-    For a result of shape ``s`` and an argument of shape ``t`` it has shape ``s + t``; for trees it is a tree of the result's
-    structure whose leaves are trees of the argument's structure. ``mode`` is ``forward`` (one pass for each element of the
-    argument), ``reverse`` (one for each element of the result), or ``auto``: forward unless the result is the smaller.
-    Complex arguments: ``forward`` gives ``f'(z)`` of a holomorphic f, ``reverse`` its conjugate.
+    For a result of shape ``s`` and an argument of shape ``t`` it has shape ``s + t``; for trees it is a tree of the
+    result's structure whose leaves are trees of the argument's structure. ``mode`` is ``forward`` (one pass for each
+    element of the argument), ``reverse`` (one for each element of the result), or ``auto``: forward unless the result
+    is the smaller. Complex arguments: ``forward`` gives ``f'(z)`` of a holomorphic f, ``reverse`` its conjugate.
 
     >>> import rlx
     >>> rlx.jacobian(lambda x: x * x)(rlx.asarray([1.0, 3.0])).tolist()

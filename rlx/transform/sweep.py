@@ -1,8 +1,8 @@
 """Walk a traced graph once, arguments before users, giving every value another meaning.
 
 Reverse mode gives a value its array and a place on a tape, forward mode an array and a tangent, batching an array and
-whether it has a batch axis. What a graph uses from a lower tracing level does not depend on its parameters: it is lifted
-as it stands and never walked.
+whether it has a batch axis. What a graph uses from a lower tracing level does not depend on its parameters: it is
+lifted as it stands and never walked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Sweep(Generic[M]):
 
 def substitute(outputs: Sequence[Value], replace: Mapping[Value, Value], level: int) -> list[Value]:
     """The outputs with parameters of this level replaced by values of lower ones."""
-    sweep: Sweep[Value] = Sweep(lambda n, args: n.outs if tuple(args) == n.args else clone(n, tuple(args)).outs, lambda v: v)
+    sweep: Sweep[Value] = Sweep(lambda n, args: n.outs if tuple(args) == n.args else clone(n, tuple(args)).outs,
+                                lambda v: v)
     return sweep.walk(outputs, dict(replace), level)
 
 
@@ -126,7 +127,8 @@ def select_args(args: tuple[Any, ...], argnums: int | Sequence[int]) -> tuple[An
     places = [argnums] if isinstance(argnums, int) else list(argnums)
     for i in places:
         if not -len(args) <= i < len(args):
-            raise ValueIssue(f"argnums={argnums} of a call with {len(args)} positional arguments", why=f"there is no argument {i}",
+            raise ValueIssue(f"argnums={argnums} of a call with {len(args)} positional arguments",
+                             why=f"there is no argument {i}",
                              do="pass the argument by position, or correct argnums")
     places = [i % len(args) for i in places]
     return (args[places[0]] if isinstance(argnums, int) else tuple(args[i] for i in places)), places
