@@ -1,8 +1,9 @@
 """Schedule groups for workgroups of lanes: ``for g in grid: for l in block: ...``.
 
-``y = f(x)`` -> one lane an element; ``s = sum(x, last)`` -> a *team* of lanes a row, which adds its lanes' parts in a tree in
-shared memory; ``s = sum(x)`` -> one partial a workgroup, and a second kernel of one workgroup that adds the partials. The
-shapes depend on sizes and capabilities alone, so results are the same in every run.
+``y = f(x)`` -> one lane an element; ``s = sum(x, last)`` -> a *team* of lanes a row, which adds its lanes'
+parts in a tree in shared memory; ``s = sum(x)`` -> one partial a workgroup, and a second kernel of one
+workgroup that adds the partials. The shapes depend on sizes and capabilities alone, so results are the same in
+every run.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Grid(Nest):
         self.valid: Expr = L.const(True, bool_)
         self.team, self.lane = 1, self.ix.const(0)
         notes = f"{' '.join(m.kind + ':' + m.value.node.op for m in self.g.members)} over {list(self.g.outer)}" + (
-            f" x {list(self.g.inner)}" if self.g.inner else "")
+            f" x {list(self.g.inner)}" if self.g.inner else ""
+        )
         tile = find_tile(self.g, self.caps)
         if tile is not None:
             body = Tile(self.form, tile, self._epilogue).build()
@@ -71,8 +73,10 @@ class Grid(Nest):
         self.groups = max(min(-(-span // per), limit), 1)
         with self.form.kernel(self.groups, lanes) as (g, lane):
             self.lane = self.ix.mod(lane, self.team)
-            registers = {m.value: self.em.register(identity(reduce_kind(m.value.node), accumulator(m.value)), "s")
-                         for m in totals}
+            registers = {
+                m.value: self.em.register(identity(reduce_kind(m.value.node), accumulator(m.value)), "s")
+                for m in totals
+            }
             visit = self._team_rows if self.team > 1 else self._lane_rows
             visit(g, lane, span, per, lambda outer: self._body(outer, False, totals, registers))
             for k, m in enumerate(totals):
@@ -98,8 +102,9 @@ class Grid(Nest):
             em.here.append(L.If(L.less(at, ix.const(span)), (L.Let("o", at), *inner)))
 
     def _team_rows(self, g: Expr, lane: Expr, span: int, per: int, body: Callable[[Index], tuple[Stmt, ...]]) -> None:
-        """One team an outer index. All lanes of a workgroup run the same passes, so barriers are met by all; a team past
-        the end repeats the last row and stores nothing."""
+        """One team an outer index. All lanes of a workgroup run the same passes, so barriers are met by all; a
+        team past the end repeats the last row and stores nothing.
+        """
         em, ix = self.em, self.ix
         em.open()
         for name in ("r", "o"):
@@ -140,7 +145,9 @@ class Grid(Nest):
         return min(want, most)
 
     def _walks_columns(self, m: Member) -> bool:
-        """Whether neighbouring results of a contraction read neighbouring elements: then one lane a result is better."""
+        """Whether neighbouring results of a contraction read neighbouring elements: then one lane a result is
+        better.
+        """
         n = m.value.node
         if n.op != "dot" or prod(self.g.outer) < 256:
             return False
@@ -197,7 +204,9 @@ class Grid(Nest):
                 acc = self.form.tree(acc, reduce_kind(m.value.node), self.team)
             self._keep(m.value, outer, em.cast(acc, m.value.dtype))
 
-    def _strided(self, n: int, outer: Index, rows: list[Member], reduces: list[Member], accs: dict[Value, Expr]) -> None:
+    def _strided(
+        self, n: int, outer: Index, rows: list[Member], reduces: list[Member], accs: dict[Value, Expr]
+    ) -> None:
         """``for i in lane, lane + team, ..``: the team's lanes walk a row side by side."""
         em, ix = self.em, self.ix
         assert self.g.inner is not None
@@ -229,7 +238,7 @@ class Grid(Nest):
                 self.em.placed[m.value] = self._lane_load(name, m.value)
 
     def _lane_load(self, name: str, v: Value) -> Callable[[Index], Expr]:
-        return lambda index: L.load(name, self._slot(index[len(self.g.outer):]), v.dtype)
+        return lambda index: L.load(name, self._slot(index[len(self.g.outer) :]), v.dtype)
 
     def _slot(self, inner: Index) -> Expr:
         return self.ix.div(self.ix.linear(inner, self.g.inner or ()), self.team)
@@ -246,6 +255,7 @@ class Grid(Nest):
     def _accumulate(self, m: Member, outer: Index, inner: Index, acc: Expr) -> None:
         """``acc = combine(acc, value)``; products of floats are added with one rounding."""
         from rlx.compile.emit import reduce_index
+
         n, kind = m.value.node, reduce_kind(m.value.node)
         if m.kind == TOTAL and n.op == "reduce":
             parts = [self.em.value(n.args[0], outer)]

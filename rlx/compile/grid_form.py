@@ -96,4 +96,3 @@ class GridForm:
         em.define(name)
         self.barrier()
         return L.var(name, x.dtype)
-

@@ -1,7 +1,7 @@
 """Sort lines with one lane an element: blocks by counting, then merges by binary search.
 
-``rank(i) = own place in its run + elements of the sibling run that stand before it``; the left run wins ties, so equal
-elements keep their order.
+``rank(i) = own place in its run + elements of the sibling run that stand before it``; the left run wins ties,
+so equal elements keep their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sorter:
         self.node, self.work = node, work
         self.axis, self.shape = node.attr("axis"), sizes(node.args[0])
         self.length = self.shape[self.axis]
-        self.stride = prod(self.shape[self.axis + 1:])
+        self.stride = prod(self.shape[self.axis + 1 :])
         self.down = bool(node.attr("descending"))
 
     def build(self) -> list[Made]:
@@ -132,7 +132,8 @@ class Sorter:
         em.here.append(L.Assign(b.value, L.select(p, b, h)))
         body = em.close()
         em.here.append(L.Loop(L.less(a, b), body))
-        # Elements passed over, plus the own place: for the left run i + (a - mid), for the right run i - (mid - lo) + ..
+        # Elements passed over, plus the own place: for the left run i + (a - mid), for the right run i - (mid -
+        # lo) + ..
         rank = L.expr("add", (i, L.expr("sub", (a, start), ix.dtype)), ix.dtype)
         own_start = L.select(left, ix.const(0), L.expr("sub", (mid, lo), ix.dtype))
         return self._settled(work, L.expr("sub", (rank, own_start), ix.dtype))

@@ -1,7 +1,7 @@
 """Kernels of workgroups that are no plain group: column reductions, running scans, scatters and sorts.
 
-Each result is the same in every run, except sums of floats scattered by atomics (``scatter add`` of many updates into a
-device with float atomics), whose order is open.
+Each result is the same in every run, except sums of floats scattered by atomics (``scatter add`` of many
+updates into a device with float atomics), whose order is open.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ class GridSpecial(Special):
             body(L.var("o", ix.dtype))
             inner = em.close()
             at = ix.add(ix.scale(g, lanes), lane)
-            em.here.append(L.For("o", at, ix.const(span), groups * lanes, L.SERIAL, inner) if groups * lanes < span
-                           else L.If(L.less(at, ix.const(span)), (L.Let("o", at), *inner)))
+            em.here.append(
+                L.For("o", at, ix.const(span), groups * lanes, L.SERIAL, inner)
+                if groups * lanes < span
+                else L.If(L.less(at, ix.const(span)), (L.Let("o", at), *inner))
+            )
         return self.naming.kernel(self.name + label, form.body, notes)
 
     def again(self) -> GridSpecial:
@@ -98,7 +101,9 @@ class GridSpecial(Special):
             chunk = ix.div(o, width)
             acc = em.register(identity(kind, dtype), "a")
             start = em.let(ix.scale(chunk, size)) if chunks > 1 else ix.const(0)
-            stop = ix.const(many) if chunks == 1 else L.expr("min", (ix.offset(start, size), ix.const(many)), ix.dtype)
+            stop = (
+                ix.const(many) if chunks == 1 else L.expr("min", (ix.offset(start, size), ix.const(many)), ix.dtype)
+            )
 
             def step(r: Expr) -> None:
                 row = ix.split(r, rows)
@@ -119,8 +124,18 @@ class GridSpecial(Special):
 
         def total(o: Expr) -> None:
             acc = em.register(identity(kind, dtype), "a")
-            self.over("c", ix.const(0), ix.const(chunks), chunks, lambda c: em.here.append(L.Assign(
-                acc.value, L.expr(COMBINE[kind], (acc, L.load(partial, ix.add(ix.scale(c, width), o), dtype)), dtype))))
+            self.over(
+                "c",
+                ix.const(0),
+                ix.const(chunks),
+                chunks,
+                lambda c: em.here.append(
+                    L.Assign(
+                        acc.value,
+                        L.expr(COMBINE[kind], (acc, L.load(partial, ix.add(ix.scale(c, width), o), dtype)), dtype),
+                    )
+                ),
+            )
             em.here.append(L.Store(self.naming.of(out), o, em.cast(acc, out.dtype)))
 
         return self.spread(width, total, "combine partial rows in order", "_total")
@@ -145,6 +160,7 @@ class GridSpecial(Special):
         def index(i: Expr) -> Index:
             j = self.ix.offset(self.ix.scale(i, -1), shape[axis] - 1) if self.node.attr("reverse") else i
             return (*at[:axis], j, *at[axis:])
+
         return index
 
     def _pieces(self, size: int, count: int) -> Made:
@@ -212,15 +228,15 @@ class GridSpecial(Special):
     def scatter(self) -> list[Made]:
         """Updates as if one after another. The base is already in the output's storage.
 
-        Few updates: one lane for each trailing position applies them in order. Many: ``set`` lets an atomic maximum find
-        the last update of each place; commutative kinds are atomic.
+        Few updates: one lane for each trailing position applies them in order. Many: ``set`` lets an atomic
+        maximum find the last update of each place; commutative kinds are atomic.
         """
         n = self.node
-        updates, rest = prod(sizes(n.args[2])), prod(sizes(n.args[0])[len(n.args) - 2:])
+        updates, rest = prod(sizes(n.args[2])), prod(sizes(n.args[0])[len(n.args) - 2 :])
         kind, dtype = n.attr("kind"), n.outs[0].dtype
         if updates <= FEW_UPDATES or updates * rest == 0:
             return [self._in_order(updates, rest)]
-        if kind == "set" and "atomic-i32" in self.caps.features:
+        if kind == "set" and "atomic-max-i32" in self.caps.features:
             return self._last_wins(updates, rest)
         if kind in ("add", "min", "max") and f"atomic-{kind}-{dtype.short}" in self.caps.features:
             return [self._atomic(updates, rest)]
@@ -247,7 +263,7 @@ class GridSpecial(Special):
     def _in_order(self, updates: int, rest: int) -> Made:
         n, em, ix, out = self.node, self.em, self.ix, self.node.outs[0]
         shape, batch, kind = sizes(n.args[0]), sizes(n.args[2]), n.attr("kind")
-        tail_shape, target = shape[len(n.args) - 2:], self.naming.of(n.outs[0])
+        tail_shape, target = shape[len(n.args) - 2 :], self.naming.of(n.outs[0])
 
         def lane(o: Expr) -> None:
             tail = ix.split(o, tail_shape)
@@ -269,14 +285,20 @@ class GridSpecial(Special):
 
         return self.spread(rest, lane, f"scatter {kind} into {list(shape)}, in order")
 
-    def _each(self, updates: int, rest: int, put: Callable[[Expr, Index, list[Expr], Index], None], notes: str,
-              label: str = "") -> Made:
+    def _each(
+        self,
+        updates: int,
+        rest: int,
+        put: Callable[[Expr, Index, list[Expr], Index], None],
+        notes: str,
+        label: str = "",
+    ) -> Made:
         """One lane for each update and trailing position inside: ``put(update, batch index, place, tail index)``."""
         n, ix = self.node, self.ix
         shape, batch = sizes(n.args[0]), sizes(n.args[2])
 
         def lane(o: Expr) -> None:
-            u, tail = ix.div(o, rest), ix.split(ix.mod(o, rest), shape[len(n.args) - 2:])
+            u, tail = ix.div(o, rest), ix.split(ix.mod(o, rest), shape[len(n.args) - 2 :])
             at = ix.split(u, batch)
             index, ok = self._place(at)
             self._guarded(ok, lambda: put(u, at, index, tail))
@@ -286,14 +308,19 @@ class GridSpecial(Special):
     def _atomic(self, updates: int, rest: int) -> Made:
         n, em, shape = self.node, self.em, sizes(self.node.args[0])
         target, kind = self.naming.of(n.outs[0]), n.attr("kind")
-        return self._each(updates, rest, lambda u, at, index, tail: em.here.append(L.Atomic(
-            kind, target, self.ix.linear((*index, *tail), shape), em.value(n.args[1], (*at, *tail)))),
-            f"scatter {kind} into {list(shape)}, atomic")
+        return self._each(
+            updates,
+            rest,
+            lambda u, at, index, tail: em.here.append(
+                L.Atomic(kind, target, self.ix.linear((*index, *tail), shape), em.value(n.args[1], (*at, *tail)))
+            ),
+            f"scatter {kind} into {list(shape)}, atomic",
+        )
 
     def _last_wins(self, updates: int, rest: int) -> list[Made]:
         """Three kernels: no winner; the largest update number of each place; the winners store."""
         n, shape = self.node, sizes(self.node.args[0])
-        lead = shape[:len(n.args) - 2]
+        lead = shape[: len(n.args) - 2]
         places = prod(lead)
         notes = f"scatter set into {list(shape)}, the last update wins"
 
@@ -301,18 +328,28 @@ class GridSpecial(Special):
             return work.naming.scratch("winner", int32, places)
 
         clear = self.again()
-        first = clear.spread(places, lambda o: clear.em.here.append(
-            L.Store(winner(clear), o, L.const(-1, int32))), notes, "_clear")
+        first = clear.spread(
+            places, lambda o: clear.em.here.append(L.Store(winner(clear), o, L.const(-1, int32))), notes, "_clear"
+        )
         elect = self.again()
-        second = elect._each(updates, 1, lambda u, at, index, tail: elect.em.here.append(L.Atomic(
-            "max", winner(elect), elect.ix.linear(index, lead), elect.em.cast(u, int32))), notes, "_elect")
+        second = elect._each(
+            updates,
+            1,
+            lambda u, at, index, tail: elect.em.here.append(
+                L.Atomic("max", winner(elect), elect.ix.linear(index, lead), elect.em.cast(u, int32))
+            ),
+            notes,
+            "_elect",
+        )
 
         def store(u: Expr, at: Index, index: list[Expr], tail: Index) -> None:
             em, ix = self.em, self.ix
             won = L.load(winner(self), ix.linear(index, lead), int32)
             mine = L.expr("eq", (won, em.cast(u, int32)), bool_)
             value = em.value(n.args[1], (*at, *tail))
-            em.here.append(L.If(mine, (L.Store(self.naming.of(n.outs[0]), ix.linear((*index, *tail), shape), value),)))
+            em.here.append(
+                L.If(mine, (L.Store(self.naming.of(n.outs[0]), ix.linear((*index, *tail), shape), value),))
+            )
 
         return [first, second, self._each(updates, rest, store, notes)]
 
@@ -321,5 +358,3 @@ class GridSpecial(Special):
     def sort(self) -> list[Made]:
         """A stable merge sort of each line: every element finds its place in the merged run by a binary search."""
         return Sorter(self.node, self.again).build()
-
-

@@ -1,5 +1,5 @@
-"""Schedule a contraction as tiles: a workgroup loads slices of both operands into shared memory, each lane keeps a small
-block of results in registers.
+"""Schedule a contraction as tiles: a workgroup loads slices of both operands into shared memory, each lane
+keeps a small block of results in registers.
 
 ``C[m, n] = sum_k A[m, k] B[k, n]`` -> ``for k0: As, Bs <- A, B; for k: acc[i][j] += As[k][i] * Bs[k][j]``.
 """
@@ -192,7 +192,10 @@ class Tile:
         lead = ix.split(self.lead, [sizes(node.args[0])[a] for a in self.batch[0]])
         for i, row in enumerate(accs):
             for j, acc in enumerate(row):
-                r, c = ix.add(self.row0, ix.offset(self.lr, SIDE * i)), ix.add(self.col0, ix.offset(self.lc, SIDE * j))
+                r, c = (
+                    ix.add(self.row0, ix.offset(self.lr, SIDE * i)),
+                    ix.add(self.col0, ix.offset(self.lc, SIDE * j)),
+                )
                 ok = L.const(True, bool_)
                 if s.m % s.rows:
                     ok = L.both(ok, L.less(r, ix.const(s.m)))

@@ -14,15 +14,18 @@ from rlx.ir import loop as L
 ALIGN = 64
 
 
-def place(program: L.Program) -> L.Program:
-    """The program with every temp at an offset of the arena; temps that nothing uses are dropped."""
+def place(program: L.Program, align: int = ALIGN) -> L.Program:
+    """The program with every temp at an offset of the arena, a multiple of ``align``; temps that nothing uses are dropped.
+
+    A device whose buffers must start on larger boundaries places a program again.
+    """
     lives = _lives(program.steps)
     temps = [b for b in program.buffers if b.role == "temp" and b.name in lives]
     placed: list[tuple[int, int, int, int]] = []
     offsets: dict[str, int] = {}
     for b in sorted(temps, key=lambda b: (-b.nbytes, b.name)):
         first, last = lives[b.name]
-        size = -(-max(b.nbytes, 1) // ALIGN) * ALIGN
+        size = -(-max(b.nbytes, 1) // align) * align
         busy = sorted((o, s) for f, e, o, s in placed if not (e < first or last < f))
         at = 0
         for o, s in busy:
