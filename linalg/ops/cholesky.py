@@ -25,6 +25,8 @@ def cholesky(a: Array, /, *, upper: bool = False) -> tuple[Array, Array]:
     Shapes ``(..., n, n)`` and ``(...,)``. ``info`` is 0, or k > 0 when the leading minor of order k is not positive
     definite: the factor is then NaN.
     """
+    if 0 in a.shape:
+        return a, filled(a, a.shape[:-2], 0, dt.int32)
     x, lead = flat(adjoint(a) if upper else a)
     factor, info = _small(x) if x.shape[-1] <= UNROLL else _blocked(x)
     factor = nan_where(rlx.not_equal(info, 0), factor).reshape(a.shape)
@@ -34,7 +36,7 @@ def cholesky(a: Array, /, *, upper: bool = False) -> tuple[Array, Array]:
 def _small(a: Array) -> tuple[Array, Array]:
     """Written out: every element is an expression over the batch."""
     n = a.shape[-1]
-    zero = a[:, 0, 0] * 0 if n else a
+    zero = a[:, 0, 0] * 0
     info = filled(a, (a.shape[0],), 0, dt.int32)
     l: list[list[Array]] = [[zero] * n for _ in range(n)]
     for j in range(n):
@@ -49,8 +51,6 @@ def _small(a: Array) -> tuple[Array, Array]:
             for k in range(j):
                 s = s - l[i][k] * rlx.conj(l[j][k])
             l[i][j] = s / l[j][j]
-    if not n:
-        return a, info
     return rlx.stack([x for row in l for x in row], axis=-1).reshape(a.shape), cast(info, dt.int32)
 
 

@@ -205,6 +205,8 @@ def solve(a: Array, b: Array, /) -> tuple[Array, Array, Array, Array]:
     of W and U its upper one with ones on the diagonal (the packed LU of A^T, transposed). ``info`` is 0, or the number
     of the first pivot that is exactly zero (1-based): X is then NaN.
     """
+    if 0 in (*a.shape, *b.shape):
+        return b, a, filled(a, a.shape[:-1], 0, dt.int32), filled(a, a.shape[:-2], 0, dt.int32)
     x, lead = flat(a)
     y, _ = flat(b)
     packed, _, perm, info = _factor(rlx.matrix_transpose(x))

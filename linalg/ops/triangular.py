@@ -27,6 +27,8 @@ def triangular(a: Array, b: Array, /, *, lower: bool, trans: int = 0, unit: bool
     ``trans`` 0, 1, 2 is A, A^T, A^H; the other triangle is not read, nor the diagonal when ``unit``. A zero on the
     diagonal gives infinities, as division does.
     """
+    if 0 in (*a.shape, *b.shape):
+        return b
     x, _ = flat(a)
     y, _ = flat(b)
     if trans:
@@ -79,7 +81,7 @@ def _small(l: Array, b: Array, unit: bool) -> Array:
         for k in range(i):
             s = s - l[:, i, k:k + 1] * x[k]
         x.append(s if unit else s / l[:, i, i:i + 1])
-    return rlx.stack(x, axis=1) if x else b
+    return rlx.stack(x, axis=1)
 
 
 def _rows(l: Array, b: Array, unit: bool) -> Array:
