@@ -11,12 +11,13 @@ from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes
 from rlx.compile.grid import Grid
 from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
+from rlx.compile import nest_tile
 from rlx.compile.nest import ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_, int32, int64
 from rlx.ir import loop as L
-from rlx.ir.graph import Graph, Node, Value
+from rlx.ir.graph import UNIQUE, Graph, Node, Type, Value, clone, node, rebuild
 
 
 def lower(graph: Graph, caps: Caps, name: str = "main") -> L.Program:
@@ -71,7 +72,8 @@ class _Lowering:
         ``carried`` maps an input to the output that takes its place in the next iteration: when every read of the input
         comes before that output is written, both share one buffer (``targets`` names the input's own buffer).
         """
-        plan = fuse(g, self.index)
+        g = without_empty(g)
+        plan = fuse(g, self.index, nest_tile.operands if self.caps.schedule == "nest" else lambda n: ())
         scope = _Scope(plan, dict(given), set(g.outputs))
         copies = self._assign_outputs(g, scope, targets, carried)
         steps: list[L.Step] = []
@@ -174,7 +176,9 @@ class _Lowering:
                 kept.add(m.value)
         overwritten = {scope.in_place[m.value] for m in g.members if m.value in scope.in_place}
         args = ("k", g, scope.plan.stored, scope.plan.views, scope.plan.users, kept, overwritten, self.index)
-        nest = Grid(*args, caps=self.caps) if self.caps.schedule == "grid" else Nest(*args)
+        dot = nest_tile.fits(g) if self.caps.schedule == "nest" else None
+        nest = (Grid(*args, caps=self.caps) if self.caps.schedule == "grid" else
+                Nest(*args) if dot is None else nest_tile.Tiled(*args).prepare(dot, self.caps))
         return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))
 
     def _fill(self, reduced: Sequence[Value], scope: _Scope) -> list[L.Step]:
@@ -285,6 +289,26 @@ class _Lowering:
                                      (L.Store("b1", zero, same),), f"index == {k}"), "is")
 
 
+
+
+def without_empty(g: Graph) -> Graph:
+    """Values of no elements are filled with a constant: no kernel, and no index into an axis of size 0.
+
+    ``exp(x[0:0] + y)`` -> ``broadcast(0)``
+    """
+    if not any(0 in t.shape for n in g.nodes() for t in n.types):
+        return g
+
+    def make(n: Node, args: tuple[Value, ...]) -> Sequence[Value]:
+        if n.op in UNIQUE or n.op == "const":
+            return n.outs
+        if len(n.types) == 1 and 0 in n.types[0].shape:
+            t = n.types[0]
+            zero = node("const", types=(Type(t.dtype, ()),), attrs=(("value", False if t.dtype == bool_ else 0),), where=n.where)
+            return node("broadcast", zero.outs, n.types, attrs=(("shape", t.shape),), where=n.where).outs
+        return clone(n, args).outs
+
+    return Graph(g.inputs, rebuild(g.outputs, {v: v for v in g.inputs}, make), g.name)
 
 
 def _count(shape: Sequence[int]) -> int:
