@@ -19,6 +19,12 @@ class Hooks:
 
     evaluate: Callable[[Sequence[Value]], None]
     upload: Callable[[np.ndarray, str, dt.DType], Any]
+    #: Storage over the host's memory itself, where the device can use it.
+    adopt: Callable[[np.ndarray, str, dt.DType], Any]
+    #: The DLPack (type, index) of a device by name.
+    dlpack_device: Callable[[str], tuple[int, int]]
+    #: The module of public names, for a version of the standard.
+    namespace: Callable[[str | None], Any]
     download: Callable[[Any], np.ndarray]
     default_float: Callable[[str], dt.DType]
     compile: Callable[..., Any]

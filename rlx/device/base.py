@@ -36,6 +36,8 @@ class Device(ABC):
     caps: Caps
     #: The claims for each op, in order of preference.
     claims: Mapping[str, tuple[Claim, ...]]
+    #: DLPack device type and index of its memory: (1, 0) is the host's, (12, 0) one that DLPack does not name.
+    dlpack: tuple[int, int] = (12, 0)
 
     @abstractmethod
     def empty(self, dtype: DType, shape: Sequence[int]) -> Storage:

@@ -1,5 +1,30 @@
 """Floor 3: the ops, one file a family. Importing this package registers them all."""
 
-from rlx.ops import control, creation, derivative, elementwise, index, linear, movement, reduce
+from rlx.ops import (
+    control,
+    creation,
+    derivative,
+    diagonal,
+    dtypes,
+    einsum,
+    elementwise,
+    extra,
+    index,
+    io,
+    linear,
+    manipulate,
+    movement,
+    numeric,
+    padding,
+    reduce,
+    searching,
+    sets,
+    statistics,
+)
 
-__all__ = ["control", "creation", "derivative", "elementwise", "index", "linear", "movement", "reduce"]
+from rlx.ops import aliases  # isort: skip  (names of what the others define)
+
+__all__ = [
+    "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "index", "io", "linear",
+    "manipulate", "movement", "numeric", "padding", "reduce", "searching", "sets", "statistics",
+]

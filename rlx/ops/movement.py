@@ -200,7 +200,7 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Array:
 
 
 @public
-def expand_dims(x: Array, /, *, axis: int | Sequence[int] = 0) -> Array:
+def expand_dims(x: Array, /, axis: int | Sequence[int] = 0) -> Array:
     """``x`` with axes of size 1 put at these places of the result."""
     many = (axis,) if isinstance(axis, int) else tuple(axis)
     rank = x.ndim + len(many)

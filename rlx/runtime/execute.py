@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,11 @@ from rlx.compile.report import Report
 from rlx.compile.simplify import simplify
 from rlx.core import dtype as dt
 from rlx.core import flags
-from rlx.core.errors import DeviceError
+from rlx.core.errors import DeviceError, ValueIssue
 from rlx.core.shape import count
 from rlx.device.base import Device, Storage
-from rlx.ir.graph import Graph, Type, Value, become_buffer, parameter, rebuild, structure
+from rlx.ir.graph import Graph, Node, Type, Value, become_buffer, graph_scope, parameter, rebuild, structure
+from rlx.runtime import checks
 
 
 class Compiled:
@@ -30,6 +33,8 @@ class Compiled:
     def __init__(self, lowered: Lowered, device: Device) -> None:
         self.lowered = lowered
         self.device = device
+        #: How many of the last outputs say whether a result failed.
+        self.watches = 0
         self.outputs = tuple([v.type for v in lowered.mir.outputs])
         self.executable = (device.load_graph(lowered.mir) if lowered.program is None else device.load(lowered.program))
 
@@ -97,36 +102,54 @@ class ProgramCache:
 
 
 PROGRAMS = ProgramCache()
+_nodes = threading.RLock()
 
 
 def evaluate(values: Sequence[Value]) -> None:
     """Compute the values and turn their nodes into buffers; one program for each device."""
-    by_device: dict[str, dict[int, Value]] = {}
+    by_device: dict[str, dict[int, Node]] = {}
     for v in values:
         if v.node.op != "buffer":
-            by_device.setdefault(v.node.device or default_device(), {}).setdefault(id(v.node), v)
+            by_device.setdefault(v.node.device or default_device(), {}).setdefault(id(v.node), v.node)
     for name, wanted in by_device.items():
-        _evaluate_on(name, [o for v in wanted.values() for o in v.node.outs])
+        _evaluate_on(name, list(wanted.values()))
 
 
-def _evaluate_on(name: str, values: list[Value]) -> None:
-    key, leaves = structure(values)
-    full_key = (name, key, flags.key())
-    program = PROGRAMS.get(full_key)
-    if program is None:
-        program = compile_for(_abstract(values, leaves), name)
-        PROGRAMS.put(full_key, program)
-    outs = program.run([_storage(v, program.device) for v in leaves])
-    at = 0
-    for n in dict.fromkeys(v.node for v in values):
-        become_buffer(n, tuple(outs[at:at + len(n.outs)]), name)
-        at += len(n.outs)
+def _evaluate_on(name: str, nodes: list[Node]) -> None:
+    """Nodes change under the lock only; programs run outside it. Of two threads that compute one value, one is kept."""
+    with _nodes:
+        nodes = [n for n in nodes if n.op != "buffer"]
+        values = [v for n in nodes for v in n.outs]
+        if not values:
+            return
+        key, leaves = structure(values)
+        full_key = (name, key, flags.key())
+        program = PROGRAMS.get(full_key)
+        if program is None:
+            watches = checks.watched(values)
+            program = compile_for(_abstract([*values, *[w.info for w in watches]], leaves), name)
+            program.watches = len(watches)
+            PROGRAMS.put(full_key, program)
+        watches = checks.watched(values) if program.watches else []
+        storages = [_storage(v, program.device) for v in leaves]
+    made = program.run(storages)
+    if watches:
+        types = [w.info.type for w in watches]
+        late = zip(made[-len(watches):], types, strict=True)
+        checks.raise_failure(watches, [program.device.download(s, t.dtype, t.shape) for s, t in late])  # type: ignore[arg-type]
+    outs = iter(made)
+    with _nodes:
+        for n in nodes:
+            mine = tuple([next(outs) for _ in n.types])
+            if n.op != "buffer":
+                become_buffer(n, mine, name)
 
 
 def _abstract(values: list[Value], leaves: list[Value]) -> Graph:
     """The expression as a function of its leaves."""
-    params = [parameter(v.type, 1, v.node.where, v.node.device) for v in leaves]
-    return Graph(tuple(params), rebuild(values, dict(zip(leaves, params, strict=True))), "lazy")
+    with graph_scope():
+        params = [parameter(v.type, 1, v.node.where, v.node.device) for v in leaves]
+        return Graph(tuple(params), rebuild(values, dict(zip(leaves, params, strict=True))), "lazy")
 
 
 def _storage(v: Value, device: Device) -> Storage:
@@ -139,6 +162,28 @@ def _storage(v: Value, device: Device) -> Storage:
 def upload(host: np.ndarray[Any, Any], device: str, dtype: dt.DType) -> Storage:
     """Storage with a copy of the host's data."""
     return devices.find(device).upload(np.array(host, order="C", copy=True))
+
+
+def adopt(host: np.ndarray[Any, Any], device: str, dtype: dt.DType) -> Storage:
+    """Storage over the host's own memory where the device can use it; else with a copy."""
+    return devices.find(device).upload(host)
+
+
+def dlpack_device(name: str) -> tuple[int, int]:
+    """The DLPack (type, index) of a device."""
+    return devices.find(name).dlpack
+
+
+#: Versions of the Array API standard that the public names follow, newest last.
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+def namespace(version: str | None) -> ModuleType:
+    """The module of public names, which is an Array API namespace."""
+    if version is not None and version not in API_VERSIONS:
+        raise ValueIssue(f"version {version!r} of the Array API", why="it is not one that rlx follows",
+                         do=f"ask for one of {', '.join(API_VERSIONS)}")
+    return sys.modules[__name__.partition(".")[0]]
 
 
 def download(v: Value) -> np.ndarray[Any, Any]:
@@ -189,7 +234,8 @@ def explain(f: Any, *args: Any, device: str | None = None, dispatch: str | None 
         traced = Jitted(f._f if isinstance(f, Jitted) else f, (), (), None, None, {}).trace(*args, **kwargs)
         graph, name = traced.graph, device or traced.device
     target = devices.find(name)
-    return legalize(simplify(graph), target, Policy(dispatch or str(flags.get("kernel_dispatch"))))[1]
+    with graph_scope():
+        return legalize(simplify(graph), target, Policy(dispatch or str(flags.get("kernel_dispatch"))))[1]
 
 
 def install() -> None:
@@ -197,5 +243,8 @@ def install() -> None:
     hooks.evaluate = evaluate
     hooks.upload = upload
     hooks.download = download
+    hooks.adopt = adopt
+    hooks.dlpack_device = dlpack_device
+    hooks.namespace = namespace
     hooks.default_float = default_float
     hooks.compile = compile_traced

@@ -34,6 +34,7 @@ class PythonDevice(Device):
 
     def __init__(self) -> None:
         self.name = "python"
+        self.dlpack = (1, 0)
         everything = frozenset(dt.ALL)
         self.caps = Caps(name="python", dtypes=everything, schedule="graph",
                          spells={p: frozenset(d for d in dt.ALL if d.kind in row.kinds) for p, row in POINTWISE.items()},
