@@ -1,0 +1,198 @@
+"""What the claims on splatting share: the limits of an image, and batches of Gaussians in a tile's local memory.
+
+A tile is done by one thread, a row of pixels at a time, one pixel a lane. Gaussians are read in batches into local
+memory, with the reach in y beyond which their alpha is certainly below the threshold, so that most rows skip most
+Gaussians after one comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rlx.core import dtype as dt
+from rlx.device.cpu.emit import Emit
+from rlx.device.cpu.lanes import Lanes
+from rlx.ir.claim import Call
+
+#: The threshold of the op's definition: one step of an 8-bit image.
+MIN_ALPHA = 1 / 255
+#: Gaussians in a batch: with 8 features 64 of them take 4 kB, and the rows of a tile another 10 kB, of 32 kB.
+BATCH = 64
+#: Fields of a Gaussian in local memory, before its features.
+CX, CY, A, B, C, OPACITY, REACH, FIELDS = range(8)
+TILES, CHANNELS = (8, 16, 32), 8
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The image, its tiles, the number of features and Gaussians, and the limits of compositing."""
+
+    width: int
+    height: int
+    tile: int
+    channels: int
+    count: int
+    max_alpha: float
+    stop: float
+
+    @property
+    def columns(self) -> int:
+        """Tiles in a row."""
+        return -(-self.width // self.tile)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the image."""
+        return self.columns * -(-self.height // self.tile)
+
+
+def frame(attrs: dict[str, object], features: tuple[int, ...]) -> Frame:
+    """The frame of one use of the op."""
+    read = {k: attrs[k] for k in ("width", "height", "tile", "max_alpha", "stop")}
+    return Frame(channels=features[1], count=features[0], **read)  # type: ignore[arg-type]
+
+
+def accepts(call: Call) -> str | None:
+    """None for float32 Gaussians, few features and a usual tile; else the reason."""
+    kinds = {d for d, _ in call.inputs}
+    if kinds != {dt.float32, dt.int32}:
+        return f"needs float32 Gaussians and int32 lists, got {', '.join(sorted(d.name for d in kinds))}"
+    if call.attrs["tile"] not in TILES:
+        return f"has tiles of {', '.join(map(str, TILES))} pixels, not {call.attrs['tile']}"
+    n, channels = call.inputs[2][1]
+    if not 1 <= channels <= CHANNELS:
+        return f"composites 1 to {CHANNELS} features, got {channels}"
+    if n == 0 or call.inputs[4][1][0] == 0:
+        return "has nothing to draw"
+    return None
+
+
+def integer(e: Emit, how: str, x: str | int, y: str | int) -> str:
+    """An instruction on two 64-bit integers: add, sub, mul, udiv, urem."""
+    return e.let(f"{how} i64 {x}, {y}")
+
+
+def positive(e: Emit, slot: str) -> str:
+    """Whether the integer in a slot is above 0."""
+    value = e.let(f"load i64, ptr {slot}")
+    return e.let(f"icmp sgt i64 {value}, 0")
+
+
+class Inputs:
+    """The pointers of the op's inputs, and a tile's place and part of the list."""
+
+    def __init__(self, e: Emit, f: Frame, tile: str = "%g") -> None:
+        self.e, self.f = e, f
+        self.means, self.conics, self.features, self.opacities, self.ids, offsets = [e.buffer(i) for i in range(6)]
+        self.start = self._int(offsets, tile)
+        self.stop = self._int(offsets, integer(e, "add", tile, 1))
+        size = integer(e, "sub", self.stop, self.start)
+        self.batches = integer(e, "udiv", integer(e, "add", size, BATCH - 1), BATCH)
+        self.x0 = integer(e, "mul", integer(e, "urem", tile, f.columns), f.tile)
+        self.y0 = integer(e, "mul", integer(e, "udiv", tile, f.columns), f.tile)
+        self.row = FIELDS + f.channels
+        self.local = e.slot(f"[{BATCH * self.row} x float]")
+
+    def _int(self, pointer: str, index: str) -> str:
+        e = self.e
+        value = e.let(f"load i32, ptr {e.at(pointer, 'i32', (index, 1))}")
+        return e.let(f"sext i32 {value} to i64")
+
+    def size(self, batch: str) -> tuple[str, str]:
+        """First place in the list, and number of Gaussians, of a batch."""
+        e = self.e
+        low = integer(e, "add", self.start, integer(e, "mul", batch, BATCH))
+        left = integer(e, "sub", self.stop, low)
+        return low, e.call("llvm.smin.i64", [("i64", left), ("i64", BATCH)], "i64")
+
+    def id(self, place: str) -> str:
+        """The Gaussian at a place of the list, kept within the arrays."""
+        raw = self._int(self.ids, place)
+        return self.e.call("llvm.umin.i64", [("i64", raw), ("i64", self.f.count - 1)], "i64")
+
+    def fill(self, low: str, count: str) -> None:
+        """Copy a batch into local memory."""
+        e, s = self.e, Lanes(self.e, 0)
+        with e.loop(count) as i:
+            g = self.id(integer(e, "add", low, i))
+            get = lambda p, stride, k: s.load(e.at(p, "float", (g, stride), (1, k)) if k else e.at(p, "float", (g, stride)))
+            values = [get(self.means, 2, 0), get(self.means, 2, 1), *[get(self.conics, 3, k) for k in range(3)],
+                      get(self.opacities, 1, 0)]
+            values.append(_reach(s, *values[2:]))
+            values += [get(self.features, self.f.channels, k) for k in range(self.f.channels)]
+            for k, v in enumerate(values):
+                s.store(v, self.field(i, k))
+
+    def field(self, i: str, k: int) -> str:
+        """Where field k of the batch's Gaussian i is."""
+        return self.e.at(self.local, "float", (i, self.row), (1, k)) if k else self.e.at(self.local, "float", (i, self.row))
+
+
+def _reach(s: Lanes, a: str, b: str, c: str, opacity: str) -> str:
+    """Distance in y beyond which ``opacity exp(-sigma)`` is below MIN_ALPHA whatever x is; negative if it always is.
+
+    The smallest sigma over x is ``(c - b^2 / a) dy^2 / 2``; it must stay below ``ln(255 opacity)``, of which the bits of
+    the number give an upper bound: ``log2(1 + f) <= f + 0.0861``.
+    """
+    e = s.e
+    bright = s.mul(opacity, s.const(1 / MIN_ALPHA))
+    raw = e.let(f"bitcast float {bright} to i32")
+    bits = e.let(f"sitofp i32 {raw} to float")
+    limit = s.mul(s.fma(bits, s.const(2.0 ** -23), s.const(-127 + 0.0862)), s.const(2 * math.log(2)))
+    k = s.sub(c, s.div(s.mul(b, b), a))
+    # Where the conic is not that of an ellipse nothing is known: reach is infinite.
+    proper = s.both(s.compare("ogt", k, s.const(1e-6)), s.compare("ogt", a, s.const(0.0)))
+    far = s.sqrt(s.max(s.div(limit, k), s.const(0.0)))
+    far = s.fma(far, s.const(1.001), s.const(0.01))
+    some = s.compare("ogt", limit, s.const(0.0))
+    return s.choose(some, s.choose(proper, far, s.const(3e38)), s.const(-1.0))
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One Gaussian over a row: offsets, falloff, capped alpha and the lanes that it can touch."""
+
+    dx: str
+    dy: str
+    falloff: str
+    alpha: str
+    counts: str
+    fields: tuple[str, ...]
+
+
+@contextmanager
+def touched(data: Inputs, v: Lanes, i: str, px: str, py: str, gate: str) -> Iterator[Hit]:
+    """Code for Gaussian i of the batch over a row at y ``py``, run only when some open pixel's alpha reaches the threshold."""
+    e, s, f = data.e, Lanes(data.e, 0), data.f
+    dy = s.sub(py, s.load(data.field(i, CY)))
+    size = e.call("llvm.fabs.f32", [("float", dy)], "float")
+    near = e.let(f"fcmp ole float {size}, {s.load(data.field(i, REACH))}")
+    with e.when(near):
+        a, b, c, opacity = (s.load(data.field(i, k)) for k in (A, B, C, OPACITY))
+        dx = v.sub(px, v.all(s.load(data.field(i, CX))))
+        # sigma = (a dx^2 + c dy^2) / 2 + b dx dy = dx (a/2 dx + b dy) + c/2 dy^2
+        inner = v.fma(v.all(s.mul(a, s.const(0.5))), dx, v.all(s.mul(b, dy)))
+        sigma = v.fma(dx, inner, v.all(s.mul(s.mul(c, s.const(0.5)), s.mul(dy, dy))))
+        falloff = v.exp_minus(v.max(sigma, v.const(0.0)))
+        alpha = v.min(v.mul(v.all(opacity), falloff), v.const(f.max_alpha))
+        counts = v.both(v.compare("oge", sigma, v.const(0.0)), v.compare("oge", alpha, v.const(MIN_ALPHA)))
+        counts = v.both(counts, v.compare("ogt", gate, v.const(0.0)))
+        with e.when(v.some(counts)):
+            yield Hit(dx, dy, falloff, alpha, counts, (a, b, c, opacity))
+
+
+def pixels(v: Lanes, x0: str) -> str:
+    """Centres in x of the pixels of a row that starts at column ``x0``."""
+    e = v.e
+    first = e.let(f"uitofp i64 {x0} to float")
+    steps = "<" + ", ".join(f"float {i}.5" for i in range(v.n)) + ">"
+    return v.add(v.all(first), steps)
+
+
+def row_centre(e: Emit, y: str) -> str:
+    """Centre in y of a row of pixels."""
+    whole = e.let(f"uitofp i64 {y} to float")
+    return e.let(f"fadd float {whole}, 0.5")
