@@ -11,6 +11,7 @@ from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes
 from rlx.compile.grid import Grid
 from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
+from rlx.compile.inkernel import in_kernel
 from rlx.compile import nest_tile
 from rlx.compile.nest import ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
 from rlx.compile.special import Special
@@ -152,6 +153,11 @@ class _Lowering:
         n = piece.node
         if n.op == "native":
             return [self._native(n, scope)]
+        if n.op in ("while", "loop") and self.caps.schedule == "nest":
+            made = in_kernel(n, scope.plan.views, self.index)
+            if made is not None:
+                copies = [L.Copy(self._name(d, scope), self._name(s, scope)) for d, s in made.copies]
+                return [*copies, *self._launches([made.made], scope, n.op)]
         if n.op == "while":
             return self._while(n, scope)
         if n.op == "loop":

@@ -23,7 +23,7 @@ _loop = primitive("loop")
 
 
 @_while.infer
-def _(*types: Type, carry: int, bound: int = -1) -> tuple[Type, ...]:
+def _(*types: Type, carry: int, bound: int = -1, each: bool = False) -> tuple[Type, ...]:
     return types[:carry]
 
 
@@ -32,9 +32,14 @@ def _(count: Type, *types: Type, carry: int, bound: int = -1) -> tuple[Type, ...
     return types[:carry]
 
 
-def _attrs(carry: int, bound: int | None) -> dict[str, int]:
-    """Attributes of a loop; a bound on its iterations is what reverse differentiation stores them by."""
-    return {"carry": carry} if bound is None else {"bound": int(bound), "carry": carry}
+def _attrs(carry: int, bound: int | None, each: bool = False) -> dict[str, int]:
+    """Attributes of a loop.
+
+    A bound on its iterations is what reverse differentiation stores them by. ``each`` promises that the condition is any()
+    of a condition on each element, and that elements for which it is false keep their values.
+    """
+    attrs = {"carry": carry} if bound is None else {"bound": int(bound), "carry": carry}
+    return attrs | {"each": True} if each else attrs
 
 
 def _arrays(tree: Any, device: str | None = None) -> tuple[list[Array], Tree]:
@@ -116,7 +121,8 @@ def _bounded(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], ini
     return _while_loop(head, lambda s: (s[0] + 1, body_fun(s[1])), (start, init), steps)[1]
 
 
-def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, bound: int | None) -> Any:
+def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, bound: int | None,
+                each: bool = False) -> Any:
     arrays, structure = _arrays(init)
     device = _device(arrays)
     body = _Traced(body_fun, [a._value.type for a in arrays], structure, device)
@@ -133,7 +139,7 @@ def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], 
         head.values = [FUNCTIONS["not_equal"](head.outputs[0], 0)._value]
     captured = _captured(head, body)
     operands = [*arrays, *[Array(v) for v in captured]]
-    outs = emit("while", operands, _attrs(len(arrays), bound),
+    outs = emit("while", operands, _attrs(len(arrays), bound, each),
                 (head.close(captured, "cond"), body.close(captured, "body")))
     return unflatten(structure, outs)
 

@@ -97,7 +97,12 @@ def _until_all(b: Batcher, n: Node, args: list[Many], lead: int, carry: int) -> 
 
         def active(values: list[Array]) -> Array:
             return b.full(b.graph(head, [*[Many(v, True) for v in values], *rest])[0])
-        outs = _while_loop(lambda s: any_of(active(s)), lambda s: masked(active(s), s), state, limit)
+        if n.attr("each", False):
+            # It leaves elements that are done as they are: so do examples, all of whose elements are done.
+            outs = _while_loop(lambda s: any_of(active(s)), lambda s: [b.full(m) for m in b.graph(
+                body, [*[Many(v, True) for v in s], *rest])], state, limit, True)
+        else:
+            outs = _while_loop(lambda s: any_of(active(s)), lambda s: masked(active(s), s), state, limit, True)
     return [Many(o, True) for o in outs]
 
 
