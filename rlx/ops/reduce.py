@@ -43,7 +43,7 @@ def _(ct: Array, out: Array, x: Array, *, kind: str, axes: tuple[int, ...]) -> t
         n = _restore(sum(cast(hit, x.dtype), axis=axes), x, axes)
         return (FUNCTIONS["where"](hit, _restore(ct, x, axes) / n, 0),)
     if kind == "prod":
-        return (_restore(ct, x, axes) * _products_of_others(x, axes),)
+        return (_restore(ct, x, axes) * FUNCTIONS["conj"](_products_of_others(x, axes)),)
     return (None,)
 
 
