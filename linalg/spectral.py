@@ -28,7 +28,8 @@ def _upper(uplo: str) -> bool:
 def eigh(x: Any, /, UPLO: str = "L", *, errors: str = RAISE) -> Any:
     """``(w, V)`` with ``A V = V diag(w)`` for Hermitian ``(..., n, n)``: w real and ascending, V unitary.
 
-    Only one triangle is read. The gradient is finite wherever the function of A is smooth, also for equal eigenvalues.
+    Only one triangle is read. The gradient is finite for equal eigenvalues too: it is that of functions which see
+    their common subspace only, not how its vectors were chosen.
 
     >>> import rlx
     >>> rlx.linalg.eigh([[2.0, 0.0], [0.0, 1.0]]).eigenvalues.tolist()

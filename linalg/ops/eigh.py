@@ -120,7 +120,9 @@ def _(a: Any, *, upper: bool = False) -> Any:
 def _(ct: Any, out: Any, a: Array, *, upper: bool = False) -> tuple[Array | None]:
     """``Abar = V (diag(wbar) + F * (V^H Vbar)) V^H`` with ``F_ij = 1 / (w_j - w_i)``, zero where they are equal.
 
-    A function of A that is smooth does not see how vectors of equal eigenvalues are chosen: their part is zero.
+    Between equal eigenvalues F is zero. That is right for all that depends on them through their sum and their common
+    subspace (projectors, energies). A matrix function that weighs their vectors by ``f(w)`` has ``f'(w)`` there as
+    well, of which nothing is left in the cotangents of w and V.
     """
     w, v = out[0], out[1]
     wb, vb = ct[0], ct[1]

@@ -35,8 +35,8 @@ def svd(a: Array, /, *, full: bool = False) -> tuple[Array, Array, Array, Array]
     k = min(m, n)
     if 0 in (b, k):
         u, vh = (eye_like(x, m, m if full else k), eye_like(x, n if full else k, n))
-        return (rlx.broadcast_to(u, (*lead, *u.shape[1:])), filled(x, (*lead, k), 0, x.dtype.real),
-                rlx.broadcast_to(vh, (*lead, *vh.shape[1:])), filled(x, lead, 0, dt.int32))
+        u, vh = (rlx.broadcast_to(e, (b, *e.shape[1:])).reshape((*lead, *e.shape[1:])) for e in (u, vh))
+        return u, filled(x, (*lead, k), 0, x.dtype.real), vh, filled(x, lead, 0, dt.int32)
     x, size = scaled(x)
     finite = all_finite(x)
     x = rlx.where(finite.reshape((-1, 1, 1)), x, 0)
@@ -139,8 +139,8 @@ def _(a: Any, *, full: bool = False) -> Any:
 def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]:
     """With ``F_ij = 1/(s_j^2 - s_i^2)``: the terms of s, of U and Vh inside their spans, and of what lies outside.
 
-    Zero where singular values are equal, and where they are zero: a function of A that is smooth there does not see
-    how the vectors were chosen.
+    F is zero between equal singular values, and terms over a singular value of zero are dropped: right for all that
+    depends on such vectors through their common subspace, as for equal eigenvalues (:mod:`rlx.linalg.ops.eigh`).
     """
     u, s, vh = out[:3]
     ub, sb, vhb = ct[:3]
