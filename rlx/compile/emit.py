@@ -62,7 +62,8 @@ class Emitter:
 
     def name(self, prefix: str) -> str:
         self._count += 1
-        return f"{prefix}{self._count}"
+        # i8, u16, c64 are dtypes in IR text.
+        return f"{prefix}{'x' if prefix in 'iufc' else ''}{self._count}"
 
     def open(self, variable: str | None = None) -> None:
         """Enter a loop body; ``variable`` is its loop variable."""

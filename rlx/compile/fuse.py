@@ -12,7 +12,7 @@ runs as late as it can, next to what uses it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rlx.compile.emit import INLINE, Emitter, Index, reduce_index
@@ -98,9 +98,12 @@ def inner_vars(ix: Indexer, shape: Sizes) -> Index:
     return tuple([ix.var(f"i{k}", n) for k, n in enumerate(shape)])
 
 
-def fuse(graph: Graph, index_dtype: L.DType) -> Plan:
-    """Plan the storage and the kernels of a legal graph."""
-    return _Fuser(graph, index_dtype).plan()
+def fuse(graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: ()) -> Plan:
+    """Plan the storage and the kernels of a legal graph.
+
+    ``stored_operands(node)`` names the operands of a contraction that its schedule reads from storage.
+    """
+    return _Fuser(graph, index_dtype, stored_operands).plan()
 
 
 OPAQUE = frozenset(("native", "while", "cond", "loop", "sort", "scan", "scatter"))
@@ -118,7 +121,8 @@ def is_column(n: Node) -> bool:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, index_dtype: L.DType) -> None:
+    def __init__(self, graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]]) -> None:
+        self.stored_operands = stored_operands
         self.graph = graph
         self.dtype = index_dtype
         self.order = postorder(graph.outputs)
@@ -154,6 +158,8 @@ class _Fuser:
                 roots.update(n.outs)
             if n.op in STORED_OPERANDS:
                 roots.update(a for a in n.args)
+            if n.op == "dot":
+                roots.update(self.stored_operands(n))
             if n.op == "scatter":
                 roots.add(n.args[0])
             if n.op == "gather" and self.cost[id(n.args[0].node)] > 4:

@@ -104,6 +104,10 @@ def _touched(body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
                     written.add(b)
                     expr(i)
                     expr(e)
+                case L.Contract(a=a, a_index=i, b=b, b_index=j):
+                    read.update((a, b))
+                    expr(i)
+                    expr(j)
                 case L.If(cond=c, then=t, orelse=o):
                     expr(c)
                     visit(t)

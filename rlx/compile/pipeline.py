@@ -49,7 +49,7 @@ def compile_graph(graph: Graph, target: Target, policy: Policy | None = None, na
     clock.lap("simplify MIR")
     program = None
     if target.caps.schedule != "graph":
-        lowered = lower(verify_mir(mir) if check else mir, target.caps, name)
+        lowered = lower(verify_mir(mir) if check else mir, target.caps, _identifier(name))
         program = place(verify_program(lowered) if check else lowered)
         if check:
             verify_program(program)
@@ -70,6 +70,11 @@ def _dump(folder: str, name: str, hir: Graph, mir: Graph, program: Program | Non
     for level, text in texts.items():
         with open(os.path.join(folder, f"{name}-{digest}.{level}.txt"), "w", encoding="utf-8") as f:
             f.write(text)
+
+
+def _identifier(name: str) -> str:
+    """A function's name as a program's: a lambda has none."""
+    return name if name.isidentifier() else "main"
 
 
 class _Clock:

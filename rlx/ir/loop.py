@@ -21,6 +21,7 @@ Grammar (`*` is zero or more; every expression carries its dtype)::
              | atomic kind buffer index expr    kind: add min max
              | if expr stmt* stmt*
              | loop expr stmt*                  while the expression holds (in-kernel loop with early exit)
+             | contract acc a index strides b index m n depth     tile contraction, see Contract
              | barrier
     expr    := const | name | load buffer index | prim(expr*)
 
@@ -181,11 +182,31 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Contract:
+    """A tile contraction: for ``i < m`` and ``j < n``, the local array ``acc[i*n + j]`` becomes
+    ``sum over k < depth of a[a_index + i*a_strides[0] + k*a_strides[1]] * b[b_index + k*n + j]``.
+
+    ``b`` is a packed panel. Sums of floats may be reordered and their products fused.
+    """
+
+    acc: str
+    a: str
+    a_index: Expr
+    a_strides: tuple[int, int]
+    b: str
+    b_index: Expr
+    m: int
+    n: int
+    depth: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All lanes of the workgroup arrive, and see each other's writes to shared memory."""
 
 
-Stmt = For | Let | Register | Assign | Array | Store | Atomic | If | Loop | Barrier
+Stmt = For | Let | Register | Assign | Array | Store | Atomic | If | Loop | Contract | Barrier
 
 
 @dataclass(frozen=True, slots=True)

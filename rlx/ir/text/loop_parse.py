@@ -13,7 +13,7 @@ from rlx.ir.text.types import TypeReader
 
 _SIGNS = {sign: (op, binding) for op, (sign, binding) in INFIX.items()}
 ROLES = ("input", "output", "const", "temp")
-STATEMENTS = ("for", "let", "var", "set", "combine", "array", "store", "atomic", "if", "while", "barrier")
+STATEMENTS = ("for", "let", "var", "set", "combine", "array", "contract", "store", "atomic", "if", "while", "barrier")
 
 
 def parse_kernel(text: str) -> L.Kernel:
@@ -100,6 +100,8 @@ class _Body:
             return L.Array(name, dtype, size, self.scan.word("shared or local"))
         if what in ("store", "atomic"):
             return self._store(what)
+        if what == "contract":
+            return self._contract()
         cond = self.expr()
         body = self._braced()
         if what == "while":
@@ -126,6 +128,27 @@ class _Body:
         e = self.expr()
         self.variables[name] = e.dtype
         return L.Let(name, e) if what == "let" else L.Register(name, e)
+
+    def _contract(self) -> L.Stmt:
+        scan = self.scan
+        acc, m = scan.word(), scan.integer()
+        scan.expect("by")
+        n = scan.integer()
+        scan.expect("=")
+        a, a_index = self._element()
+        scan.expect("stride")
+        strides = (scan.integer(), scan.integer())
+        scan.expect("times")
+        b, b_index = self._element()
+        scan.expect("depth")
+        return L.Contract(acc, a, a_index, strides, b, b_index, m, n, scan.integer(), self.buffers[acc])
+
+    def _element(self) -> tuple[str, L.Expr]:
+        name = self.scan.word()
+        self.scan.expect("[")
+        index = self.expr()
+        self.scan.expect("]")
+        return name, index
 
     def _store(self, what: str) -> L.Stmt:
         kind = self.scan.word("add, min or max") if what == "atomic" else ""

@@ -88,6 +88,10 @@ class _Kernel:
                 lines.append(f"{indent}while {self.expr(s.cond)} {{")
                 self.block(s.body, deeper, lines)
                 lines.append(indent + "}")
+            case L.Contract():
+                row, column = s.a_strides
+                lines.append(f"{indent}contract {s.acc} {s.m} by {s.n} = {s.a}[{self.expr(s.a_index)}] stride {row} {column} "
+                             f"times {s.b}[{self.expr(s.b_index)}] depth {s.depth}")
             case L.Barrier():
                 lines.append(indent + "barrier")
 

@@ -135,6 +135,8 @@ class _Checker:
                 self.read(s.cond, scope)
                 need(s.cond.dtype == bool_, f"the condition is {s.cond.dtype.name}, not bool")
                 self.block(s.body, scope.child(L.SERIAL))
+            case L.Contract():
+                self.contract(s, scope)
             case L.Barrier():
                 need(L.VECTOR not in scope.loops, "a barrier inside a vector loop: its iterations are one lane")
                 need(L.GRID in scope.loops or L.BLOCK in scope.loops, "a barrier outside any workgroup")
@@ -173,6 +175,18 @@ class _Checker:
         b = self.buffer(s.buffer, s.index, scope)
         need(b.dtype == s.value.dtype, f"{s.buffer} holds {b.dtype.name}, the value is {s.value.dtype.name}")
         need("w" in b.access, f"{s.buffer} is read only")
+
+    def contract(self, s: L.Contract, scope: _Scope) -> None:
+        for name, index in ((s.a, s.a_index), (s.b, s.b_index)):
+            self.read(index, scope)
+            b = self.buffer(name, index, scope)
+            need(b.dtype == s.dtype, f"{name} holds {b.dtype.name}, the contraction is in {s.dtype.name}")
+            need("r" in b.access, f"{name} is write only")
+        need(s.acc in scope.buffers, f"there is no array {s.acc} in scope")
+        acc = scope.buffers[s.acc]
+        need(acc.dtype == s.dtype, f"{s.acc} holds {acc.dtype.name}, the contraction is in {s.dtype.name}")
+        need(s.m >= 1 and s.n >= 1 and s.depth >= 1, f"a tile of {s.m} by {s.n}, depth {s.depth}")
+        need(acc.size >= s.m * s.n, f"{s.acc} has {acc.size} elements for a tile of {s.m} by {s.n}")
 
     def buffer(self, name: str, index: L.Expr, scope: _Scope) -> _Buffer:
         need(name in scope.buffers, f"there is no buffer {name} in scope")

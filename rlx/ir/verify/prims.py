@@ -90,7 +90,7 @@ def fits(x: Any, d: DType) -> bool:
 def _iota(n: Node, attrs: dict[str, Any]) -> None:
     _arity(n, 0)
     need(len(n.types[0].shape) == 1, "an iota has one axis")
-    need(n.types[0].dtype.kind in "iuf", f"an iota cannot be {n.types[0].dtype.name}")
+    need(n.types[0].dtype.kind in "iufc", f"an iota cannot be {n.types[0].dtype.name}")
 
 
 def _reshape(n: Node, attrs: dict[str, Any]) -> None:

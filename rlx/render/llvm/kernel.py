@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from rlx.core.dtype import int64
 from rlx.core.errors import CompileError
 from rlx.ir import loop
+from rlx.render.llvm import tile
 from rlx.render.llvm.atomic import emit_atomic
 from rlx.render.llvm.bounds import interval
 from rlx.render.llvm.builder import Builder
@@ -120,8 +121,19 @@ class _Renderer:
                 self.if_(s)
             case loop.Loop(cond, body):
                 self.while_(cond, body)
+            case loop.Contract():
+                self.contract(s)
             case loop.Barrier():
                 pass  # a workgroup of this target is one lane
+
+    def contract(self, s: loop.Contract) -> None:
+        """Call the micro-kernel of this tile's shape."""
+        pointers = []
+        for name, index in ((s.acc, None), (s.a, s.a_index), (s.b, s.b_index)):
+            at = "0" if index is None else self.ev.index(index, str(self.ev.value(index)))
+            pointers.append(self.ev.address(name, at)[1])
+        name = tile.define(s, self.helpers)
+        self.b.do(f"call void @{name}({', '.join('ptr ' + p for p in pointers)})")
 
     def register(self, name: str, init: loop.Expr) -> None:
         x = self.ev.value(init)
