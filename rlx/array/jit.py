@@ -152,13 +152,17 @@ class Jitted:
         return guard
 
     def _place(self, leaves: list[Any]) -> str:
+        """The device all the arrays are on."""
+        found = self._device
         for x in leaves:
-            if isinstance(x, Array) and x._value.node.device:
-                if self._device is not None and x.device != self._device:
-                    raise DeviceError(f"{self.__name__}() runs on {self._device} and was given an array on {x.device}",
-                                      why="a program runs on one device", do=f"move it with .to_device({self._device!r})")
-                return x.device
-        return self._device or default_device()
+            home = x._value.node.device if isinstance(x, Array) else None
+            if home is None or home == found:
+                continue
+            if found is not None:
+                raise DeviceError(f"{self.__name__}() runs on {found} and was given an array on {home}",
+                                  why="a program runs on one device", do=f"move it with .to_device({found!r})")
+            found = home
+        return found or default_device()
 
     def _why(self, guard: Guard) -> str:
         """The first guard that differs from the last specialization."""

@@ -142,7 +142,7 @@ class _Parsed:
                 self.result.append(axis)
             elif isinstance(item, Array):
                 self.slices.append((0, n, 1, False))
-                if not item.is_traced and item.is_evaluated:
+                if not item.is_traced:
                     check_bounds(item, n, axis)
                 self.arrays[axis] = wrap(item, n)
                 self.result.append(("array", axis))
