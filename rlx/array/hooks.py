@@ -11,7 +11,7 @@ from rlx.core import dtype as dt
 from rlx.core import flags
 
 if TYPE_CHECKING:
-    from rlx.ir.graph import Value
+    from rlx.ir.graph import Graph, Value
 
 
 class Hooks:
@@ -28,6 +28,10 @@ class Hooks:
     download: Callable[[Any], np.ndarray]
     default_float: Callable[[str], dt.DType]
     compile: Callable[..., Any]
+    #: A graph with what may fail in it as further outputs, and the watches on them.
+    watch: Callable[[Graph], tuple[Graph, tuple[Any, ...]]]
+    #: Raise the error of the first watch whose storage is not zero.
+    raise_failure: Callable[[Sequence[Any], Sequence[Any], str], None]
 
 
 hooks = Hooks()

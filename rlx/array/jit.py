@@ -39,6 +39,8 @@ class Specialization:
 
     traced: Traced
     program: Any
+    #: What may have failed, by the last outputs of the program.
+    watches: tuple[Any, ...] = ()
 
 
 Guard = tuple[Any, ...]
@@ -70,7 +72,12 @@ class Jitted:
         inputs = [_storage(x, device) for x in leaves]
         captured = [_concrete(v) for v in found.traced.captured]
         outs = found.program.run([*inputs, *captured])
-        arrays = [concrete(s, t.dtype, t.shape, device) for s, t in zip(outs, found.program.outputs, strict=True)]
+        types = found.program.outputs
+        if found.watches:
+            late = len(outs) - len(found.watches)
+            hooks.raise_failure(found.watches, outs[late:], device)
+            outs, types = outs[:late], types[:late]
+        arrays = [concrete(s, t.dtype, t.shape, device) for s, t in zip(outs, types, strict=True)]
         return unflatten(found.traced.structure, arrays)
 
     # Specializing
@@ -94,8 +101,9 @@ class Jitted:
     def _specialize(self, guard: Guard, leaves: list[Any], structure: Tree, static: Guard) -> Specialization:
         self.misses.append(self._why(guard))
         traced = self._trace(leaves, structure, static)
-        program = hooks.compile(traced.graph, traced.device, self._dispatch, self._overrides, self.__name__)
-        found = self._specializations[guard] = Specialization(traced, program)
+        graph, watches = hooks.watch(traced.graph)
+        program = hooks.compile(graph, traced.device, self._dispatch, self._overrides, self.__name__)
+        found = self._specializations[guard] = Specialization(traced, program, watches)
         self._last = guard
         return found
 

@@ -14,6 +14,7 @@ from rlx.core import dtype as dt
 from rlx.core.errors import IndexOutOfBounds, ShapeError
 from rlx.core.shape import axis_index, broadcast_shapes, smallest
 from rlx.ir.graph import Type
+from rlx.ops.bounds import proven, watch_bounds
 from rlx.ops.movement import flip, iota, permute_dims, reshape, slice_of
 
 _gather = primitive("gather")
@@ -142,7 +143,9 @@ class _Parsed:
                 self.result.append(axis)
             elif isinstance(item, Array):
                 self.slices.append((0, n, 1, False))
-                if not item.is_traced:
+                if item.is_traced:
+                    item = watch_bounds(item, n, axis)
+                elif not proven(item, n):
                     check_bounds(item, n, axis)
                 self.arrays[axis] = wrap(item, n)
                 self.result.append(("array", axis))

@@ -2,8 +2,8 @@
 
 An op with a ``check`` rule ``f(info, where, **attrs) -> error`` takes an array of zeros for success as its second
 operand, such as the info of a factorization. A program that computes such a node gives that operand as an extra
-output; where it is not all zero, the rule makes the error that is raised, at the line that made the node. Inside a
-compiled function there is nobody to raise to, and the op means its first operand.
+output; where it is not all zero, the rule makes the error that is raised, at the line that made the node. In a compiled
+function the op means its first operand, unless it has a ``check_compiled`` rule too: then the call raises.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ class Watch:
     info: Value
 
 
-def watched(values: Sequence[Value]) -> list[Watch]:
-    """Every such node that the values need, in a deterministic order."""
+def watched(values: Sequence[Value], compiled: bool = False) -> list[Watch]:
+    """Every such node that the values need, in a deterministic order.
+
+    In a compiled function (``compiled``) only those whose op says, with a ``check_compiled`` rule, that its caller is told.
+    """
+    rule = "check_compiled" if compiled else "check"
     found = []
     for n in postorder(values):
         op = REGISTRY.get(n.op)
-        if op is not None and "check" in op.rules:
+        if op is not None and rule in op.rules:
             found.append(Watch(n.op, n.attrs, n.where, n.args[1]))
     return found
 

@@ -145,6 +145,22 @@ def _evaluate_on(name: str, nodes: list[Node]) -> None:
                 become_buffer(n, mine, name)
 
 
+def watch(graph: Graph) -> tuple[Graph, tuple[checks.Watch, ...]]:
+    """The graph of a compiled function with what may fail in it as further outputs, and the watches on them."""
+    watches = tuple(checks.watched(graph.outputs, compiled=True))
+    if not watches:
+        return graph, ()
+    return Graph(graph.inputs, (*graph.outputs, *[w.info for w in watches]), graph.name), watches
+
+
+def raise_failure(watches: Sequence[checks.Watch], storages: Sequence[Storage], name: str) -> None:
+    """Raise the error of the first watch whose storage is not zero."""
+    device = devices.find(name)
+    infos = [device.download(s, w.info.type.dtype, w.info.type.shape)  # type: ignore[arg-type]
+             for s, w in zip(storages, watches, strict=True)]
+    checks.raise_failure(watches, infos)
+
+
 def _abstract(values: list[Value], leaves: list[Value]) -> Graph:
     """The expression as a function of its leaves."""
     with graph_scope():
@@ -248,3 +264,5 @@ def install() -> None:
     hooks.namespace = namespace
     hooks.default_float = default_float
     hooks.compile = compile_traced
+    hooks.watch = watch
+    hooks.raise_failure = raise_failure
