@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+#: Every compile of the test run is verified, pass by pass (RLX_VERIFY=0 turns it off).
+os.environ.setdefault("RLX_VERIFY", "1")
 GOLDEN = Path(__file__).parent / "golden"
 
 
