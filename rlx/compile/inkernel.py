@@ -336,9 +336,8 @@ class _Lanes:
         em = self.em
         name = em.name("v")
         em.open(name)
-        v = self.ix.var(name, TILE * 2)
-        self.v = v
-        self.lane = self._lane_index(v)
+        self.v = L.var(name, self.ix.dtype)
+        self.lane = self._lane_index(self.v)
         work()
         em.loop(name, self.ix.const(0), self.width, L.VECTOR)
         self.lane = ()
@@ -346,10 +345,17 @@ class _Lanes:
     def _lane_index(self, v: Expr) -> Index:
         """The index of lane ``v`` of the tile."""
         if not self.in_row:
-            return self.ix.split(self.ix.add(self.base, v), self.lanes)
+            return self.ix.split(self._named(L.add(self.base, v), prod(self.lanes)), self.lanes)
         row = self.lanes[-1] // self.in_row
-        column = self.ix.add(self.ix.scale(self.ix.mod(self.tile, row), self.in_row), v)
+        column = self._named(L.add(self.ix.scale(self.ix.mod(self.tile, row), self.in_row), v), self.lanes[-1])
         return (*self.ix.split(self.ix.div(self.tile, row), self.lanes[:-1]), column)
+
+    def _named(self, e: Expr, extent: int) -> Expr:
+        """A variable that holds an index, known to be below ``extent``."""
+        name = self.em.name("t")
+        self.em.here.append(L.Let(name, e))
+        self.em.define(name)
+        return self.ix.var(name, extent)
 
     def _at(self, shape: Sequence[int], j: int) -> Index:
         """The constant index of element ``j`` of a lane's part."""
