@@ -13,7 +13,7 @@ from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
 from rlx.compile.inkernel import in_kernel
 from rlx.compile import nest_tile
-from rlx.compile.nest import ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
+from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_, int32, int64
@@ -56,6 +56,8 @@ class _Lowering:
         self.buffers: dict[str, L.Buffer] = {}
         self.kernels: dict[Any, L.Kernel] = {}
         self.counter = 0
+        #: Loops around the graph that is being lowered.
+        self.loops = 0
 
     def buffer(self, name: str, dtype: DType, size: int, role: str, slot: int = 0) -> str:
         self.buffers[name] = L.Buffer(name, dtype, size, role, slot)
@@ -185,6 +187,8 @@ class _Lowering:
         dot = nest_tile.fits(g) if self.caps.schedule == "nest" else None
         nest = (Grid(*args, caps=self.caps) if self.caps.schedule == "grid" else
                 Nest(*args) if dot is None else nest_tile.Tiled(*args).prepare(dot, self.caps))
+        if self.loops:
+            nest.chunk_work = HOT_WORK
         return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))
 
     def _fill(self, reduced: Sequence[Value], scope: _Scope) -> list[L.Step]:
@@ -253,8 +257,10 @@ class _Lowering:
         head, body = n.graphs
         pred = self.temp(head.outputs[0].dtype, 1)
         test = self.graph(head, dict(zip(head.inputs, state + rest, strict=True)), [pred], {})
+        self.loops += 1
         work = self.graph(body, dict(zip(body.inputs, state + rest, strict=True)), state,
                           {v: k for k, v in enumerate(body.inputs[:carry])})
+        self.loops -= 1
         return [*steps, L.While(tuple(test), pred, tuple(work))]
 
     def _repeat(self, n: Node, scope: _Scope) -> list[L.Step]:
@@ -265,8 +271,10 @@ class _Lowering:
         (body,) = n.graphs
         counter = self.temp(int64, 1)
         names = [counter, *state, *fixed]
+        self.loops += 1
         work = self.graph(body, dict(zip(body.inputs, names, strict=True)), state,
                           {v: k for k, v in enumerate(body.inputs[1:1 + carry])})
+        self.loops -= 1
         times: int | str = int(count.node.attr("value")) if count.node.op == "const" else self._name(count, scope)
         return [*steps, L.Repeat(times, counter, tuple(work))]
 

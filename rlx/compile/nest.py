@@ -21,6 +21,8 @@ from rlx.ir.prim import COMBINE
 
 #: Element operations in one chunk: about 20 us of work, so that waking a thread pays.
 CHUNK_WORK = 32_768
+#: The same inside a loop, where the threads are awake: about 1 us.
+HOT_WORK = 4_096
 #: Most chunks of one kernel: enough to balance 16 cores.
 MAX_CHUNKS = 64
 #: Lanes a column reduction accumulates at once in local memory.
@@ -150,6 +152,7 @@ class Nest:
     def __init__(self, name: str, g: Group, plan_stored: set[Value], views: dict[Value, Value], users: dict[int, int],
                  kept: set[Value], overwritten: set[Value], index_dtype: DType = int64) -> None:
         self.overwritten = overwritten
+        self.chunk_work = CHUNK_WORK
         self.name, self.g, self.views, self.users, self.kept = name, g, views, users, kept
         self.plan_stored = plan_stored
         self.dtype = index_dtype
@@ -210,7 +213,7 @@ class Nest:
                 nnz = int(m.value.node.args[0].shape[0])  # type: ignore[arg-type]
                 per += max(nnz // max(int(m.value.shape[0]), 1), 1) * 2  # type: ignore[arg-type]
         work = prod(loops) * max(per, 1)
-        return max(min(work // CHUNK_WORK, MAX_CHUNKS, prod(loops)), 1) if loops else 1
+        return max(min(work // self.chunk_work, MAX_CHUNKS, prod(loops)), 1) if loops else 1
 
     def _totals(self, totals: list[Member]) -> dict[Value, Expr]:
         return {m.value: self.em.register(identity(reduce_kind(m.value.node), m.value.dtype), "s") for m in totals}
