@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from rlx import device as devices
 from rlx.core.dtype import DType
 
 
@@ -29,5 +30,8 @@ GAPS: tuple[Gap, ...] = ()
 
 
 def known(op: str, device: str, dtype: DType) -> Gap | None:
-    """The gap that covers this combination, if one does."""
-    return next((g for g in GAPS if g.covers(op, device, dtype)), None)
+    """The gap that covers this combination, if one does; a dtype that the device's driver lacks is one."""
+    found = next((g for g in GAPS if g.covers(op, device, dtype)), None)
+    if found is None and not devices.find(device).caps.stores(dtype):
+        return Gap("*", device, dtype.short, f"{device} has no {dtype.name} here")
+    return found

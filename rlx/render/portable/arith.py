@@ -9,6 +9,10 @@ ZERO = const(0, uint32)
 NO = const(False, bool_)
 
 
+_FOLD = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "and": int.__and__, "or": int.__or__,
+         "shl": lambda a, b: a << b if b < 32 else 0, "shr": lambda a, b: a >> b}
+
+
 def u(value: int) -> Expr:
     """An unsigned 32-bit constant, modulo 2**32."""
     return const(value & 0xFFFFFFFF, uint32)
@@ -26,6 +30,8 @@ def f(value: float) -> Expr:
 
 def op(name: str, *args: Expr) -> Expr:
     """A primitive with the dtype of its first argument; identities with the constant 0 are dropped."""
+    if args[0].dtype == uint32 and len(args) == 2 and all(a.op == "const" for a in args) and name in _FOLD:
+        return u(_FOLD[name](args[0].value, args[1].value))
     if not args[0].dtype.is_float:
         null = [a.op == "const" and not a.value for a in args]
         if name in ("add", "or", "xor", "shl", "shr") and null[1]:

@@ -170,8 +170,7 @@ def unpack(c: Context, word: Expr, lane: Expr, dtype: DType) -> Expr:
     """Element ``lane`` of a word of packed elements."""
     form = c.form(dtype)
     width = 32 // form.per_word
-    amount = op("mul", lane, u(width))
-    raw = op("and", expr("shr", (word, amount), uint32), u(2**width - 1))
+    raw = op("and", op("shr", word, op("mul", lane, u(width))), u(2**width - 1))
     if dtype.kind == "b":
         return test("ne", raw, ZERO)
     return _cooked(c, raw, dtype, form)

@@ -55,7 +55,7 @@ class Rewriter:
     def fresh(self, prefix: str) -> str:
         """A name nothing else has."""
         self.count += 1
-        return f"{prefix}{self.count}"
+        return f"{prefix}_{self.count}"
 
     def forget(self) -> None:
         """Values may have changed, or the block ended: name them anew."""

@@ -198,8 +198,8 @@ def _store(r: Rewriter, buffer: str, index: Expr, parts: tuple[Expr, ...]) -> No
     width = 32 // held.per_word
     by = r.name(op("mul", op("and", at, u(held.per_word - 1)), u(width)))
     word = r.name(bits(op("shr", at, u((held.per_word - 1).bit_length())), index.dtype))
-    keep = expr("not", (expr("shl", (u(2**width - 1), by), uint32),), uint32)
-    value = r.name(expr("shl", (convert.pack(r, parts[0], dtype), by), uint32))
+    keep = expr("not", (op("shl", u(2**width - 1), by),), uint32)
+    value = r.name(op("shl", convert.pack(r, parts[0], dtype), by))
     r.atomic.add(buffer)
     r.here.append(L.Atomic("and", buffer, word, keep))
     r.here.append(L.Atomic("or", buffer, word, value))

@@ -8,6 +8,7 @@ from rlx.core.dtype import bool_, float32, uint32
 from rlx.ir.loop import Assign, Expr, For, Let, Register, Stmt, const, expr, var
 from rlx.render.portable.arith import ZERO, bits, cast, f, i, is_nan, op, pick, test, u
 from rlx.render.portable.helper import Helper
+from rlx.render.portable.integral import shift
 
 Pair = tuple[Expr, Expr]
 Name = Callable[[Expr], Expr]
@@ -70,20 +71,20 @@ def negative(a: Pair) -> Expr:
 
 
 def shl(name: Name, a: Pair, by: Expr) -> Pair:
-    """``by`` is an unsigned word; 64 and more give 0, because 32-bit shifts by 32 and more do."""
+    """``by`` is an unsigned word; 64 and more give 0, because :func:`shift` by 32 and more does."""
     far = test("ge", by, u(32))
     back = op("sub", u(32), by)
-    near = op("or", expr("shl", (a[1], by), uint32), expr("shr", (a[0], back), uint32))
-    high = pick(far, expr("shl", (a[0], op("sub", by, u(32))), uint32), near)
-    return expr("shl", (a[0], by), uint32), high
+    near = op("or", shift("shl", a[1], by), shift("shr", a[0], back))
+    high = pick(far, shift("shl", a[0], op("sub", by, u(32))), near)
+    return shift("shl", a[0], by), high
 
 
 def shr(name: Name, a: Pair, by: Expr, signed: bool) -> Pair:
     far = test("ge", by, u(32))
     back = op("sub", u(32), by)
-    near = op("or", expr("shr", (a[0], by), uint32), expr("shl", (a[1], back), uint32))
+    near = op("or", shift("shr", a[0], by), shift("shl", a[1], back))
     if not signed:
-        return pick(far, expr("shr", (a[1], op("sub", by, u(32))), uint32), near), expr("shr", (a[1], by), uint32)
+        return pick(far, shift("shr", a[1], op("sub", by, u(32))), near), shift("shr", a[1], by)
     top = bits(a[1], i(0).dtype)
     moved = _shift_signed(top, op("sub", by, u(32)))
     return pick(far, moved, near), _shift_signed(top, by)
@@ -117,9 +118,9 @@ def divide(part: str) -> Helper:
     n0, n1, d0, d1 = (var(k, uint32) for k in ("n0", "n1", "d0", "d1"))
     q0, q1, r0, r1 = (var(k, uint32) for k in ("q0", "q1", "r0", "r1"))
     step = var("step", u(0).dtype)
-    shift = op("sub", u(63), step)
-    bit = op("and", pick(test("ge", shift, u(32)), expr("shr", (n1, op("sub", shift, u(32))), uint32),
-                         expr("shr", (n0, shift), uint32)), u(1))
+    place = op("sub", u(63), step)
+    bit = op("and", pick(test("ge", place, u(32)), shift("shr", n1, op("sub", place, u(32))),
+                         shift("shr", n0, place)), u(1))
     carried = var("carried", bool_)
     fits = var("fits", bool_)
     low = var("low", uint32)
@@ -189,7 +190,7 @@ def from_float(name: Name, signed: bool, x: Expr) -> Pair:
     exponent = name(op("and", op("shr", b, u(23)), u(255)))
     mantissa = name(op("or", op("and", b, u(0x7FFFFF)), u(0x800000)))
     left = shl(name, (mantissa, ZERO), name(op("sub", u(0), op("sub", u(150), exponent))))
-    right = pick(test("lt", exponent, u(127)), ZERO, expr("shr", (mantissa, op("sub", u(150), exponent)), uint32))
+    right = pick(test("lt", exponent, u(127)), ZERO, shift("shr", mantissa, op("sub", u(150), exponent)))
     large = name(test("ge", exponent, u(150)))
     m = tuple(map(name, choose(large, left, (right, ZERO))))
     minus = name(test("ne", op("shr", b, u(31)), ZERO))
