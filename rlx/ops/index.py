@@ -15,6 +15,7 @@ from rlx.core.errors import IndexOutOfBounds, ShapeError
 from rlx.core.shape import axis_index, broadcast_shapes, smallest
 from rlx.ir.graph import Type
 from rlx.ops.bounds import proven, watch_bounds
+from rlx.ops.mask import as_mask, check_mask, mask_indices, masked, put_masked
 from rlx.ops.movement import flip, iota, permute_dims, reshape, slice_of
 
 _gather = primitive("gather")
@@ -161,13 +162,16 @@ class _Parsed:
     @staticmethod
     def _expand(x: Array, key: tuple[Any, ...]) -> list[Any]:
         items: list[Any] = []
+        masks: list[tuple[list[Array], Array]] = []
         for k in key:
             if isinstance(k, (list, np.ndarray)) or (isinstance(k, np.generic) and not isinstance(k, np.integer)):
                 k = as_array(np.asarray(k), device=x._value.node.device)
             if isinstance(k, bool):
                 k = as_array(np.asarray(k), device=x._value.node.device)
             if isinstance(k, Array) and k.dtype == dt.bool_:
-                items.extend(_mask_indices(k))
+                found = mask_indices(k)
+                masks.append((found, k))
+                items.extend(found)
             elif isinstance(k, Array) and k.ndim == 0 and not k.is_traced and k.is_evaluated:
                 items.append(int(k))
             elif isinstance(k, Array) and not k.dtype.is_integer:
@@ -185,13 +189,12 @@ class _Parsed:
                                    do="keep one of them")
         fill: list[Any] = [slice(None)] * (x.ndim - used)
         at = dots[0] if dots else len(items)
-        return items[:at] + fill + items[at + len(dots):]
-
-
-def _mask_indices(mask: Array) -> list[Array]:
-    """A boolean index as integer arrays: its shape depends on the data, so the mask is looked at."""
-    where = np.nonzero(np.asarray(mask))
-    return [as_array(np.ascontiguousarray(i), device=mask._value.node.device) for i in where]
+        items = items[:at] + fill + items[at + len(dots):]
+        axes = [k for k in items if k is not None]
+        for found, mask in masks:
+            first = next(i for i, k in enumerate(axes) if k is found[0])
+            check_mask(mask, x.shape[first:first + mask.ndim])
+        return items
 
 
 def _symbolic_slice(s: slice, n: Any) -> tuple[Any, Any, int, bool]:
@@ -229,6 +232,9 @@ def _basic(x: Array, p: _Parsed) -> Array:
 @public
 def _getitem(x: Array, key: Any) -> Array:
     """``x[key]`` with NumPy's rules."""
+    mask = as_mask(key, x)
+    if mask is not None:
+        return masked(x, mask)
     p = _Parsed(x, key)
     out = _basic(x, p)
     if not p.arrays:
@@ -272,27 +278,23 @@ def _setitem(x: Array, key: Any, value: Any) -> Array:
 
 def update(x: Array, key: Any, value: Any, kind: str) -> Array:
     """``x`` with ``x[key]`` set to or combined with ``value`` (NumPy's broadcasting rules)."""
-    if isinstance(key, Array) and key.dtype == dt.bool_ and kind == "set" and _is_maskable(x, key, value):
-        mask = reshape(key, (*key.shape, *(1,) * (x.ndim - key.ndim)))
-        new = constant(value, x.dtype, x._value.node.device) if is_scalar(value) else cast(as_array(value), x.dtype)
-        return FUNCTIONS["where"](mask, new, x)
+    mask = as_mask(key, x)
+    if mask is not None:
+        return put_masked(x, mask, value, kind)
     p = _Parsed(x, key)
     dev = x._value.node.device
     new = constant(value, x.dtype, dev) if is_scalar(value) else cast(as_array(value, device=dev), x.dtype)
     target = _getitem(x, key)
     new = broadcast(new, target.shape)
+    if p.arrays and p.result == [("array", k) if k in p.arrays else k for k in range(x.ndim)] and max(p.arrays) < len(
+            p.arrays) and all(c == (0, n, 1, False) for c, n in zip(p.slices, x.shape, strict=True)):
+        # Whole slices at indices of the leading axes: no index for each element.
+        return scatter(x, new, tuple(_aligned(p)[0]), kind)
     full = _indices(x, p)
     if all(s == (0, n, 1, False) for s, n in zip(p.slices, x.shape, strict=True)) and not p.arrays and kind == "set":
         return reshape(new, x.shape)
     shape = target.shape
     return scatter(x, new, tuple([broadcast(i, shape) for i in full]), kind)
-
-
-def _is_maskable(x: Array, mask: Array, value: Any) -> bool:
-    if mask.shape != x.shape[:mask.ndim]:
-        raise IndexOutOfBounds(f"a mask of shape {mask.shape} on an array of shape {x.shape}",
-                               why="a mask must have the sizes of the axes it covers", do="build the mask from the array")
-    return is_scalar(value) or as_array(value).ndim == 0
 
 
 def _indices(x: Array, p: _Parsed) -> list[Array]:
