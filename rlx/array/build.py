@@ -158,10 +158,10 @@ def concrete(storage: Any, dtype: dt.DType, shape: Shape, device: str) -> Array:
 
 
 def promote(*xs: Any) -> list[Array]:
-    """Arrays of one dtype (NumPy 2 rules; Python scalars are weak)."""
-    arrays = [x if is_scalar(x) else as_array(x) for x in xs]
+    """Arrays of one dtype (NumPy 2 rules; Python scalars are weak); NumPy data goes to the device of the arrays."""
+    device = next((x._value.node.device for x in xs if isinstance(x, Array) and x._value.node.device), None)
+    arrays = [x if is_scalar(x) else as_array(x, device=device) for x in xs]
     dtype: dt.DType | None = None
-    device = None
     for a in arrays:
         if isinstance(a, Array):
             device = device or a._value.node.device

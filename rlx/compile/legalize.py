@@ -82,6 +82,8 @@ class _Legalizer:
     target: Target
     policy: Policy
     rows: list[Row] = field(default_factory=list)
+    #: The ops being decomposed around the current node, with the claims that declined them.
+    around: list[tuple[str, Sequence[tuple[str, str]]]] = field(default_factory=list)
 
     def graph(self, g: Graph, depth: int, where: Where | None = None) -> Graph:
         done: dict[Value, Value] = {v: v for v in g.inputs}
@@ -151,7 +153,9 @@ class _Legalizer:
                          "give the op a decompose rule, or use a device that claims it")
         body = op.graph(tuple([a.type for a in n.args]), dict(n.attrs))
         self._row(n, COMMON, f"decomposition of {n.op}", where, declined, depth)
+        self.around.append((n.op, declined))
         legal = self.graph(body, depth + 1, Where(where.file, where.line, n.op))
+        self.around.pop()
         return inline(legal, args)
 
     def _control(self, n: Node, args: tuple[Value, ...], depth: int, where: Where) -> Sequence[Value]:
@@ -205,6 +209,8 @@ class _Legalizer:
 
     def _refuse(self, n: Node, where: Where, declined: Sequence[tuple[str, str]], why: str, do: str) -> None:
         claims = "".join(f"; claim {c} declined: {reason}" for c, reason in declined)
+        for op, by in reversed(self.around):
+            claims += f"; it is part of {op}" + "".join(f", whose claim {c} declined: {reason}" for c, reason in by)
         raise CompileError(f"no legal lowering of {n.op} ({types_text(n)}) on {self.target.name}", where=where.short,
                            why=why + claims, do=do)
 

@@ -45,6 +45,8 @@ def apply(n: Node, args: tuple[Value, ...], caps: Caps) -> Rewritten | None:
 def spelling(n: Node, caps: Caps) -> tuple[bool, str] | None:
     """How a pointwise node is computed: (whether that is a rewrite, by what), or None where it cannot be."""
     dtype = n.args[0].dtype if n.op != "select" else n.args[1].dtype
+    if "spells-all" in caps.features:
+        return (False, "generated kernel")
     if dtype not in caps.dtypes and not _widened(dtype, caps):
         return None
     if n.op in caps.spells and dtype in caps.rewrites and dtype in caps.spells[n.op] and not (
