@@ -21,7 +21,20 @@ from rlx.array.array import eval_arrays as eval  # noqa: E402
 from rlx.array.jit import jit, spec, trace  # noqa: E402
 from rlx.array.tree import register_pytree, tree_map  # noqa: E402
 from rlx.core.dtype import (  # noqa: E402
-    DType, bfloat16, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32,
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
     uint64,
 )
 from rlx.core.dtype import bool_ as bool  # noqa: E402
@@ -29,11 +42,23 @@ from rlx.core.flags import flags  # noqa: E402
 from rlx.core.shape import dim  # noqa: E402
 from rlx.ops.dtypes import e, euler_gamma, inf, nan, newaxis, pi  # noqa: E402
 from rlx.runtime.execute import explain  # noqa: E402
-from rlx.transform import (  # noqa: E402
-    checkpoint, custom_gradient, custom_linear_solve, custom_root, fixed_point, grad, hessian, hvp, jacobian, jvp, linearize,
-    value_and_grad, vjp, vmap,
-)
 from rlx.runtime.info import __array_namespace_info__  # noqa: E402
+from rlx.transform import (  # noqa: E402
+    checkpoint,
+    custom_gradient,
+    custom_linear_solve,
+    custom_root,
+    fixed_point,
+    grad,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"

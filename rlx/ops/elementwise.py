@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -44,6 +45,15 @@ def _infer(name: str) -> Callable[..., Type]:
     return infer
 
 
+def _signature(*names: str) -> inspect.Signature:
+    """Positional-only operands of these names, as the Array API standard spells them."""
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    return inspect.Signature([inspect.Parameter(n, kind, annotation="Any") for n in names], return_annotation="Array")
+
+
+_SIGNATURES = {1: _signature("x"), 2: _signature("x1", "x2"), 3: _signature("x1", "x2", "x3")}
+
+
 def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partials | NotDifferentiable | None, *,
                 floats: bool = False, doc: str = "", domain: str = "any") -> Callable[..., Array]:
     """Register a primitive with its rules and make its public function ``name``.
@@ -79,6 +89,7 @@ def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partial
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
+    call.__signature__ = _SIGNATURES[row.arity]  # type: ignore[attr-defined]
     return public(call)
 
 

@@ -112,7 +112,7 @@ def check_bounds(i: Any, size: int, axis: int) -> None:
 
 
 @public
-def take(x: Array, indices: Any, /, *, axis: int | None = None) -> Array:
+def take(x: Array, indices: Any, /, axis: int | None = None) -> Array:
     """``x[..., indices, ...]`` along an axis."""
     if axis is None:
         if x.ndim != 1:

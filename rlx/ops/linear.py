@@ -249,21 +249,21 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
 
 
 @public
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """The values in order along an axis; NaN last."""
     a = as_array(x)
     return sort_with(a, (), axis_index(axis, a.ndim), descending)[0]
 
 
 @public
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """The indices that sort ``x`` along an axis (stable)."""
     a = as_array(x)
     return _order(a, axis_index(axis, a.ndim), descending)
 
 
 @public
-def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
     """``out[..., j, ...] = x[..., indices[..., j, ...], ...]`` along an axis."""
     from rlx.ops.index import gather, wrap
     a = axis_index(axis, x.ndim)

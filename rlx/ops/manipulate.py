@@ -77,7 +77,7 @@ def ravel(x: Any, /) -> Array:
 
 
 @public
-def roll(x: Array, /, shift: int | Sequence[int], *, axis: Axis = None) -> Array:
+def roll(x: Array, /, shift: int | Sequence[int], axis: Axis = None) -> Array:
     """The elements moved ``shift`` places along axes, those pushed out at one end coming in at the other."""
     x = as_array(x)
     if axis is None:
@@ -127,7 +127,7 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> Array:
 
 
 @public
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None, size: int | None = None) -> Array:
+def repeat(x: Any, repeats: Any, /, axis: int | None = None, *, size: int | None = None) -> Array:
     """Each element (slice along ``axis``) repeated ``repeats`` times; counts may differ from element to element.
 
     With an array of counts the result's size depends on the data: under ``jit`` pass ``size``, the total.

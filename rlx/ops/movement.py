@@ -223,14 +223,14 @@ def squeeze(x: Array, /, axis: int | Sequence[int] | None = None) -> Array:
 
 
 @public
-def flip(x: Array, /, *, axis: int | Sequence[int] | None = None) -> Array:
+def flip(x: Array, /, axis: int | Sequence[int] | None = None) -> Array:
     """The elements in reverse order along these axes."""
     axes = axes_tuple(axis, x.ndim)
     return emit1("flip", x, axes=axes) if axes else x
 
 
 @public
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
+def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     """The arrays one after another along an axis (flattened first when ``axis`` is None)."""
     xs = promote(*arrays)
     if axis is None:
@@ -244,7 +244,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
 
 
 @public
-def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
+def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     """The arrays side by side along a new axis."""
     xs = promote(*arrays)
     return concat([expand_dims(x, axis=axis_index(axis, xs[0].ndim + 1)) for x in xs],

@@ -73,19 +73,19 @@ def _accumulator(x: Array, dtype: Any) -> Array:
 
 
 @public
-def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def sum(x: Array, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
     """The sum over axes (all by default); integers are summed in 64 bits."""
     return _reduced(_accumulator(as_array(x), dtype), "sum", axis, keepdims)
 
 
 @public
-def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def prod(x: Array, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
     """The product over axes (all by default); integers are multiplied in 64 bits."""
     return _reduced(_accumulator(as_array(x), dtype), "prod", axis, keepdims)
 
 
 def _extremum(kind: str) -> Callable[..., Array]:
-    def f(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    def f(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
         x = as_array(x)
         if x.dtype.is_complex:
             raise DTypeError(f"{kind}() of a {x.dtype.name} array of shape {x.shape}",
@@ -104,13 +104,13 @@ min, max = _extremum("min"), _extremum("max")
 
 
 @public
-def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def any(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Whether any element is true (nonzero)."""
     return _reduced(_truth(as_array(x)), "or", axis, keepdims)
 
 
 @public
-def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def all(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Whether all elements are true (nonzero)."""
     return _reduced(_truth(as_array(x)), "and", axis, keepdims)
 
@@ -131,14 +131,14 @@ def _floating(x: Array) -> Array:
 
 
 @public
-def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def mean(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The arithmetic mean over axes (all by default)."""
     x = _floating(as_array(x))
     return sum(x, axis=axis, keepdims=keepdims) / _size(x, axes_tuple(axis, x.ndim))
 
 
 @public
-def var(x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def var(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The variance ``sum(|x - mean|^2) / (n - correction)`` over axes."""
     x = _floating(as_array(x))
     axes = axes_tuple(axis, x.ndim)
@@ -147,13 +147,13 @@ def var(x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bo
 
 
 @public
-def std(x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def std(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The standard deviation: the square root of :func:`var`."""
     return FUNCTIONS["sqrt"](var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 def _arg(kind: str) -> Callable[..., Array]:
-    def f(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    def f(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
         x = as_array(x)
         rank = x.ndim
         if axis is None:
