@@ -43,7 +43,7 @@ class Case:
         types = [self.half if self.half and a.dtype == np.float32 else dt.as_dtype(a.dtype) for a in self.hosts()]
         attr = self.sample.attrs.get("dtype")
         types = types or [attr if isinstance(attr, dt.DType) else dt.float64]
-        inexact = [t for t in types if t.is_inexact]
+        inexact = [t for t in (*types, attr) if isinstance(t, dt.DType) and t.is_inexact]
         return max(inexact, key=lambda t: t.bits) if inexact else types[0]
 
     def hosts(self) -> list[Any]:

@@ -53,13 +53,12 @@ class _Printer:
         self.guard.lets.clear()
         self._block(self.p.kernel.body, 1)
         body = "\n".join(self.lines)
-        first = self.p.kernel.params[0].name
         text = "\n".join([
             *bindings, *self.shared, "var<private> rlx_zero: u32;", *helpers,
             f"@compute @workgroup_size({self.lanes})",
             "fn main(@builtin(workgroup_id) rlx_group: vec3<u32>, @builtin(local_invocation_index) rlx_lane: u32) {",
-            # Buffers have fewer than 2**31 elements: this is 0, and no compiler knows it.
-            f"  rlx_zero = arrayLength(&{first}) >> 31u;",
+            # One layer of workgroups is launched, which no compiler knows. (It does know the bounds of an array's length.)
+            "  rlx_zero = rlx_group.z;",
             body, "}", ""])
         return Shader(text, self.groups, self.lanes)
 
