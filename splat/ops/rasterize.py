@@ -15,10 +15,10 @@ from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError
 from rlx.ir.op import Sample
 from rlx.ops.control import while_loop
-from rlx.ops.creation import full, ones, zeros
+from rlx.ops.creation import ones, zeros
 from rlx.ops.elementwise import exp, minimum, where
 from rlx.ops.index import gather, scatter
-from rlx.ops.movement import iota, permute_dims, reshape, slice_of, stack
+from rlx.ops.movement import iota, pad_with, permute_dims, reshape, slice_of, stack
 from rlx.ops.reduce import any as some
 from rlx.ops.reduce import sum as total
 from rlx.splat.ops.intersect import grid
@@ -69,14 +69,14 @@ class Hit(NamedTuple):
     counts: Array
 
 
-def _splats(means: Array, conics: Array, features: Array, opacities: Array, ids: Array) -> Splats:
+def in_order(means: Array, conics: Array, features: Array, opacities: Array, ids: Array) -> Splats:
     """Quantities gathered once into the order of the list, so that the loop reads memory in order."""
     columns = [means[:, 0], means[:, 1], conics[:, 0], conics[:, 1], conics[:, 2], opacities]
     moved = [gather(c, ids) for c in columns]
     return Splats(*moved, tuple([gather(features[:, i], ids) for i in range(int(features.shape[1]))]))
 
 
-def _pixels(f: Frame, dtype: dt.DType, device: str | None) -> tuple[Array, Array]:
+def pixels(f: Frame, dtype: dt.DType, device: str | None) -> tuple[Array, Array]:
     """Centres of the pixels in the layout (tiles, pixels of a tile)."""
     columns, _ = grid(f.width, f.height, f.tile)
     tile = reshape(iota(f.shape[0], dt.int32, device), (-1, 1))
@@ -86,7 +86,8 @@ def _pixels(f: Frame, dtype: dt.DType, device: str | None) -> tuple[Array, Array
     return cast(x, dtype) + 0.5, cast(y, dtype) + 0.5
 
 
-def _hit(s: Splats, px: Array, py: Array, f: Frame) -> Hit:
+def hit(s: Splats, px: Array, py: Array, f: Frame) -> Hit:
+    """One Gaussian at every pixel."""
     dx, dy = px - s.cx, py - s.cy
     sigma = 0.5 * (s.a * dx * dx + s.c * dy * dy) + s.b * dx * dy
     falloff = exp(-sigma)
@@ -103,7 +104,7 @@ class State(NamedTuple):
     sums: tuple[Array, ...]
 
 
-def _start(f: Frame, offsets: Array, channels: int, dtype: dt.DType) -> tuple[State, Array]:
+def start(f: Frame, offsets: Array, channels: int, dtype: dt.DType) -> tuple[State, Array]:
     """The state before the first Gaussian, and the end of each pixel's list."""
     device = offsets._value.node.device
     tiles = f.shape[0]
@@ -113,16 +114,15 @@ def _start(f: Frame, offsets: Array, channels: int, dtype: dt.DType) -> tuple[St
     return State(begin, begin < end, ones(f.shape, dtype=dtype, device=device), (zero,) * channels), end
 
 
-def _step(v: State, s: Splats, h: Hit, end: Array, f: Frame) -> tuple[State, Array, Array]:
-    """One Gaussian composited; also whether it was drawn at each pixel, and its weight there."""
+def step(v: State, h: Hit, end: Array, f: Frame) -> tuple[State, Array, Array]:
+    """One Gaussian passed, the sums left as they are; also whether it is drawn at each pixel, and its weight there."""
     rest = v.rest * (1 - h.alpha)
     hits = v.active & h.counts
     stops = hits & (rest <= f.stop)
     drawn = hits & ~stops
-    weight = where(drawn, h.alpha * v.rest, 0)
-    sums = tuple([c + weight * x for c, x in zip(v.sums, s.features, strict=True)])
     at = where(v.active, v.at + 1, v.at)
-    return State(at, v.active & ~stops & (at < end), where(drawn, rest, v.rest), sums), drawn, weight
+    passed = State(at, v.active & ~stops & (at < end), where(drawn, rest, v.rest), v.sums)
+    return passed, drawn, where(drawn, h.alpha * v.rest, 0)
 
 
 @op_named("splat.rasterize")
@@ -138,17 +138,18 @@ def rasterize(means: Array, conics: Array, features: Array, opacities: Array, id
     the final transmittance.
     """
     f = Frame(width, height, tile, max_alpha, stop)
-    _check(means.shape, conics.shape, features.shape, opacities.shape, offsets.shape, f)
+    check(means.shape, conics.shape, features.shape, opacities.shape, offsets.shape, f)
     if 0 in (means.shape[0], ids.shape[0]):
         blank = zeros((height, width, int(features.shape[1])), dtype=means.dtype, device=means._value.node.device)
         return blank, zeros((height, width), dtype=means.dtype, device=means._value.node.device)
-    splats = _splats(means, conics, features, opacities, ids)
-    px, py = _pixels(f, means.dtype, means._value.node.device)
-    first, end = _start(f, offsets, int(features.shape[1]), means.dtype)
+    splats = in_order(means, conics, features, opacities, ids)
+    px, py = pixels(f, means.dtype, means._value.node.device)
+    first, end = start(f, offsets, int(features.shape[1]), means.dtype)
 
     def body(v: State) -> State:
         s = splats.at(v.at)
-        return _step(v, s, _hit(s, px, py, f), end, f)[0]
+        passed, _, weight = step(v, hit(s, px, py, f), end, f)
+        return passed._replace(sums=tuple([c + weight * x for c, x in zip(v.sums, s.features, strict=True)]))
 
     last = while_loop(lambda v: some(v.active), body, first)
     return stack([_image(c, f) for c in last.sums], axis=2), _image(1 - last.rest, f)
@@ -161,15 +162,15 @@ def _image(x: Array, f: Frame) -> Array:
     return slice_of(reshape(whole, (rows * f.tile, columns * f.tile)), (0, 0), (f.height, f.width))
 
 
-def _tiles(x: Array, f: Frame) -> Array:
+def tiled(x: Array, f: Frame) -> Array:
     """Inverse of :func:`_image`; pixels outside of the image are 0."""
-    from rlx.ops.movement import pad_with
     columns, rows = grid(f.width, f.height, f.tile)
     whole = pad_with(x, (0, 0), (rows * f.tile - f.height, columns * f.tile - f.width), 0)
     return reshape(permute_dims(reshape(whole, (rows, f.tile, columns, f.tile)), (0, 2, 1, 3)), f.shape)
 
 
-def _check(means: Any, conics: Any, features: Any, opacities: Any, offsets: Any, f: Frame) -> None:
+def check(means: Any, conics: Any, features: Any, opacities: Any, offsets: Any, f: Frame) -> None:
+    """Raise ShapeError unless the shapes are those of :func:`rasterize`."""
     n = means[0] if means else None
     good = means == (n, 2) and conics == (n, 3) and len(features) == 2 and features[0] == n and opacities == (n,)
     if not good or features[1] < 1:
@@ -180,60 +181,26 @@ def _check(means: Any, conics: Any, features: Any, opacities: Any, offsets: Any,
                          do="use the offsets of intersect() with the same width, height and tile")
 
 
-class Back(NamedTuple):
-    """The backward loop: the forward state, and gradients by place in the list."""
-
-    k: Array
-    state: State
-    grads: tuple[Array, ...]
-
-
 @rasterize.grad
 def _(ct: Any, out: Any, means: Array, conics: Array, features: Array, opacities: Array, ids: Array, offsets: Array, *,
       width: int, height: int, tile: int = 16, max_alpha: float = 0.999, stop: float = 1e-4) -> tuple[Array | None, ...]:
-    """The loop again, front to back: what is behind a Gaussian is the final sum without the part already seen.
-
-    Gradients of one place of the list are summed over its tile's pixels (no two tiles share a place, so nothing is
-    added atomically), and places are summed over Gaussians at the end.
-    """
-    f = Frame(width, height, tile, max_alpha, stop)
+    """Gradients by place in the list, from the op :func:`rasterize_places`, summed over the places of each Gaussian."""
     if 0 in (means.shape[0], ids.shape[0]):
         return means * 0, conics * 0, features * 0, opacities * 0, None, None
+    from rlx.splat.ops.places import rasterize_places
     d_image, d_alpha = ct
-    channels, device = int(features.shape[1]), means._value.node.device
-    zero = zeros((height, width), dtype=means.dtype, device=device)
-    d_sums = [_tiles(zero if d_image is None else d_image[:, :, i], f) for i in range(channels)]
-    d_rest = -_tiles(zero if d_alpha is None else d_alpha, f)
-    finals = [_tiles(out[0][:, :, i], f) for i in range(channels)]
-    final_rest = 1 - _tiles(out[1], f)
-    splats = _splats(means, conics, features, opacities, ids)
-    px, py = _pixels(f, means.dtype, device)
-    first, end = _start(f, offsets, channels, means.dtype)
-    starts = slice_of(offsets, (0,), (f.shape[0],))
-
-    def body(v: Back) -> Back:
-        s = splats.at(v.state.at)
-        h = _hit(s, px, py, f)
-        after, drawn, weight = _step(v.state, s, h, end, f)
-        # d alpha: what this Gaussian adds in front, less what all behind it lose.
-        d = -d_rest * final_rest / (1 - h.alpha)
-        for dc, x, fin, seen in zip(d_sums, s.features, finals, after.sums, strict=True):
-            d = d + dc * (x * v.state.rest - (fin - seen) / (1 - h.alpha))
-        d = where(drawn & (s.opacity * h.falloff < f.max_alpha), d, 0)
-        d_sigma = -d * h.alpha
-        parts = [-d_sigma * (s.a * h.dx + s.b * h.dy), -d_sigma * (s.c * h.dy + s.b * h.dx),
-                 0.5 * d_sigma * h.dx * h.dx, d_sigma * h.dx * h.dy, 0.5 * d_sigma * h.dy * h.dy, d * h.falloff,
-                 *[weight * dc for dc in d_sums]]
-        # A tile whose list has ended writes to its neighbour's place: send that out of bounds, where it is dropped.
-        here = where(some(v.state.active, axis=1), starts + v.k, 2147483647)
-        grads = tuple([scatter(g, total(p, axis=1), (here,), "set") for g, p in zip(v.grads, parts, strict=True)])
-        return Back(v.k + 1, after, grads)
-
-    empty = zeros((int(ids.shape[0]),), dtype=means.dtype, device=device)
-    start = Back(full((), 0, dtype=dt.int32, device=device), first, (empty,) * (6 + channels))
-    places = while_loop(lambda v: some(v.state.active), body, start).grads
-    sums = [scatter(means[:, 0] * 0, g, (ids,), "add") for g in places]
-    return (stack(sums[:2], axis=1), stack(sums[2:5], axis=1), stack(sums[6:], axis=1), sums[5], None, None)
+    d_image = out[0] * 0 if d_image is None else d_image
+    behind = total(d_image * out[0], axis=2)
+    if d_alpha is not None:
+        behind = behind - d_alpha * (1 - out[1])
+    places = rasterize_places(means, conics, features, opacities, ids, offsets, d_image, behind, width=width, height=height,
+                              tile=tile, max_alpha=max_alpha, stop=stop)
+    used = slice_of(offsets, (int(offsets.shape[0]) - 1,), (1,))
+    # Places behind the last one have no gradient; their ids are unspecified.
+    spot = where(iota(int(ids.shape[0]), dt.int32, means._value.node.device) < used, ids, 2147483647)
+    sums = scatter(zeros((int(means.shape[0]), int(places.shape[1])), dtype=means.dtype, device=means._value.node.device),
+                   places, (spot,), "add")
+    return sums[:, 0:2], sums[:, 2:5], sums[:, 6:], sums[:, 5], None, None
 
 
 @rasterize.ref
