@@ -226,6 +226,22 @@ def _(ct: Any, out: Any, a: Array) -> tuple[Array | None]:
     return (g if a.dtype.is_complex else rlx.real(g),)
 
 
+def _sorted(w: Any) -> Any:
+    """Eigenvalues by real part, then imaginary part; rounded, so that conjugate pairs keep their order."""
+    scale = np.nanmax(np.abs(w), initial=1e-300)
+    order = np.lexsort((w.imag, np.round(w.real / scale, 4)), axis=-1)
+    return np.take_along_axis(w, order, axis=-1)
+
+
+def _canonical(outs: Any, a: Any) -> list[Any]:
+    """What does not depend on order and phases: sorted w, the matrix they make, lengths of vectors, info."""
+    w, v, info = outs
+    safe = np.where(np.isnan(v), np.eye(v.shape[-1], dtype=v.dtype), v)
+    return [_sorted(w), (v * w[..., None, :]) @ np.linalg.inv(safe), np.linalg.norm(v, axis=-2), info]
+
+
+eig.rules["canonical"] = _canonical
+
 eig.batch(batch_first(eig, 3))
 
 
@@ -241,6 +257,8 @@ def _(a: Any) -> Any:
     w, _, info = eig.rules["ref"](a)
     return w, info
 
+
+eigvals.rules["canonical"] = lambda outs, a: [_sorted(outs[0]), outs[1]]
 
 eigvals.batch(batch_first(eigvals, 2))
 

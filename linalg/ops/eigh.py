@@ -157,6 +157,15 @@ def to_triangle(g: Array, upper: bool) -> Array:
     return rlx.where(on, cast(rlx.real(kept), g.dtype), 2 * kept)
 
 
+def _canonical(outs: Any, a: Any, **attrs: Any) -> list[Any]:
+    """What does not depend on the choice of vectors: w, the matrix they make, their products, info."""
+    w, v, info = outs
+    vh = np.swapaxes(v, -1, -2).conj()
+    return [w, (v * w[..., None, :].astype(v.dtype)) @ vh, vh @ v, info]
+
+
+eigh.rules["canonical"] = _canonical
+
 eigh.batch(batch_first(eigh, 3))
 
 

@@ -187,6 +187,16 @@ def _nonzero(x: Array) -> Array:
     return rlx.where(rlx.equal(x, 0), 1, x)
 
 
+def _canonical(outs: Any, a: Any, **attrs: Any) -> list[Any]:
+    """What does not depend on the choice of vectors: the matrix they make, s, their products, info."""
+    u, s, vh, info = outs
+    k = s.shape[-1]
+    made = (u[..., :k] * s[..., None, :].astype(u.dtype)) @ vh[..., :k, :]
+    return [made, s, np.swapaxes(u, -1, -2).conj() @ u, vh @ np.swapaxes(vh, -1, -2).conj(), info]
+
+
+svd.rules["canonical"] = _canonical
+
 svd.batch(batch_first(svd, 4))
 
 
