@@ -98,6 +98,49 @@ def plan(program: L.Program) -> Plan:
     return Plan(tuple(work.kernels), tuple(commands), work.flags, 3 * work.slots)
 
 
+def is_straight(commands: Sequence[Command]) -> bool:
+    """Whether the host decides nothing: the commands can be recorded once."""
+    return all(isinstance(c, Dispatch | CopyBuffer) or (isinstance(c, Times) and is_straight(c.body)
+                                                        and c.count * dispatch_count(c.body) < 1024)
+               for c in commands) and dispatch_count(commands) < 1024
+
+
+def dispatch_count(commands: Sequence[Command]) -> int:
+    """Dispatches recorded when every loop of unknown length runs once."""
+    n = 0
+    for c in commands:
+        match c:
+            case Dispatch():
+                n += 1
+            case Times(count=k, body=body):
+                n += k * dispatch_count(body)
+            case Batch(body=body):
+                n += 1 + dispatch_count(body)
+            case HostWhile(head=a, body=b) | HostIf(then=a, orelse=b):
+                n += dispatch_count(a) + dispatch_count(b)
+            case _:
+                pass
+    return n
+
+
+def buffer_names(commands: Sequence[Command]) -> set[str]:
+    """Every buffer that a dispatch names."""
+    out: set[str] = set()
+    for c in commands:
+        match c:
+            case Dispatch(buffers=names):
+                out.update(names)
+            case Batch(start=s, body=body):
+                out |= set(s.buffers) | buffer_names(body)
+            case Times(body=body):
+                out |= buffer_names(body)
+            case HostWhile(head=a, body=b) | HostIf(then=a, orelse=b):
+                out |= buffer_names(a) | buffer_names(b)
+            case _:
+                pass
+    return out
+
+
 def grid_of(extents: tuple[int, ...]) -> tuple[int, int, int]:
     """Workgroups for the iterations of all grid loops: one flat index, split over two dimensions where it is long."""
     total = prod(extents)
@@ -363,4 +406,4 @@ def _copy(dst: L.Buffer, src: L.Buffer) -> tuple[Kernel, tuple[str, ...]]:
 
 
 __all__ = ["ARGS", "FLAGS", "Batch", "Command", "CopyBuffer", "Dispatch", "HostIf", "HostWhile", "Plan", "Times",
-           "grid_of", "merge_aliases", "plan", "straight"]
+           "buffer_names", "dispatch_count", "grid_of", "is_straight", "merge_aliases", "plan", "straight"]

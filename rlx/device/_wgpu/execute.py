@@ -83,7 +83,7 @@ class WgpuExecutable(Executable):
                 out[b.name] = arena[b.offset]
         out[C.FLAGS] = self.pool.take(4 * max(self.plan.flags, 1))
         out[C.ARGS] = self.pool.take(4 * max(self.plan.args, 1))
-        for name in _names(self.plan.commands) - out.keys() - self.sizes.keys():
+        for name in C.buffer_names(self.plan.commands) - out.keys() - self.sizes.keys():
             out[name] = self.pool.take(4)  # a predicate that the plan added
         return out
 
@@ -195,24 +195,6 @@ class _Recorder:
         if self.open is not None:
             self.open.end()
             self.open = None
-
-
-def _names(commands: Sequence[C.Command]) -> set[str]:
-    """Buffers that dispatches name."""
-    out: set[str] = set()
-    for c in commands:
-        match c:
-            case C.Dispatch(buffers=names):
-                out.update(names)
-            case C.Batch(start=s, body=body):
-                out |= set(s.buffers) | _names(body)
-            case C.Times(body=body):
-                out |= _names(body)
-            case C.HostWhile(head=a, body=b) | C.HostIf(then=a, orelse=b):
-                out |= _names(a) | _names(b)
-            case _:
-                pass
-    return out
 
 
 def _constant(b: Buffer) -> np.ndarray[Any, Any]:
