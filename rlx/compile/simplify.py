@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,11 @@ def simplify(graph: Graph) -> Graph:
         graphs = tuple([simplify(g) for g in n.graphs]) if n.graphs else n.graphs
         return clone(n, args, graphs=graphs).outs
 
-    return Graph(graph.inputs, rebuild(graph.outputs, {v: v for v in graph.inputs}, make), graph.name)
+    outer, _sinking.done = _sinking.done, {}
+    try:
+        return Graph(graph.inputs, rebuild(graph.outputs, {v: v for v in graph.inputs}, make), graph.name)
+    finally:
+        _sinking.done = outer
 
 
 def _again(v: Value) -> Value:
@@ -66,14 +71,65 @@ def _reshape(x: Value, shape: Shape, like: Node) -> Value:
     return _make("reshape", (x,), like, Type(x.dtype, shape), shape=shape)
 
 
+def _unit(a: Shape, b: Shape) -> bool:
+    """Whether two shapes differ in axes of size 1 only."""
+    return [d for d in a if d != 1] == [d for d in b if d != 1]
+
+
+def raise_reshape(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``f(reshape(a), 2)`` -> ``reshape(f(a, 2))`` where the reshape adds axes of size 1.
+
+    Work on a reduction's result keeps the reduction's shape, so that both can be one kernel.
+    """
+    shape = n.types[0].shape
+    inner = next((a.node.args[0].shape for a in args if a.node.op == "reshape"), shape)
+    if len(inner) >= len(shape) or not _unit(inner, shape):
+        return None
+    moved: list[Value] = []
+    for a in args:
+        if a.node.op == "reshape" and a.node.args[0].shape == inner:
+            moved.append(a.node.args[0])
+        elif a.node.op == "broadcast" and a.node.args[0].shape == ():
+            moved.append(_make("broadcast", a.node.args, a.node, Type(a.dtype, inner), shape=inner))
+        else:
+            return None
+    out = node(n.op, tuple(moved), (Type(n.types[0].dtype, inner),), attrs=n.attrs, where=n.where).outs[0]
+    return _reshape(out, shape, n)
+
+
 def sink_reshape(n: Node, args: tuple[Value, ...]) -> Value | None:
     """``reshape(f(a, b))`` -> ``f(reshape(a), reshape(b))`` for pointwise f, so that it meets storage, where it is free."""
     (x,) = args
-    if x.node.op not in POINTWISE:
-        return None
     shape = n.types[0].shape
-    moved = tuple([_again(_reshape(a, shape, n)) for a in x.node.args])
-    return node(x.node.op, moved, (Type(x.dtype, shape),), attrs=x.node.attrs, where=x.node.where).outs[0]
+    return _sunk(x, shape, n) if x.node.op in POINTWISE and not _unit(x.shape, shape) else None
+
+
+def _sunk(x: Value, shape: Shape, like: Node) -> Value:
+    """A pointwise expression with its leaves reshaped. Each value is done once: a path at a time would be exponential."""
+    done: dict[Value, Value] = _sinking.done.setdefault(shape, {})
+    stack = [x]
+    while stack:
+        v = stack[-1]
+        if v in done:
+            stack.pop()
+        elif v.node.op not in POINTWISE:
+            done[v] = _again(_reshape(v, shape, like))
+        elif missing := [a for a in v.node.args if a not in done]:
+            stack.extend(missing)
+        else:
+            moved = tuple([done[a] for a in v.node.args])
+            done[v] = _again(node(v.node.op, moved, (Type(v.dtype, shape),), attrs=v.node.attrs, where=v.node.where).outs[0])
+    return done[x]
+
+
+class _Sinking(threading.local):
+    """What the running call of :func:`simplify` has reshaped, by shape and value."""
+
+    def __init__(self) -> None:
+        self.done: dict[Shape, dict[Value, Value]] = {}
+
+
+_sinking = _Sinking()
 
 
 def reshape_of_broadcast(n: Node, args: tuple[Value, ...]) -> Value | None:
@@ -211,3 +267,4 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "cast": (drop_cast,), "mul": (drop_one,), "div": (drop_one,), "sub": (drop_zero,), "add": (drop_zero,),
     "select": (drop_select,), "dot": (fold_permute,), "slice": (drop_stop,), "flip": (drop_stop,),
 }
+_RULES |= {op: (*_RULES.get(op, ()), raise_reshape) for op in POINTWISE}
