@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.array.array import Array, FUNCTIONS
+from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, constant, emit, is_scalar, promote, trace
 from rlx.array.hooks import default_device, default_float
 from rlx.core.errors import RlxError, TraceError
@@ -177,9 +178,20 @@ def apply(made: Op, args: Sequence[Any], attrs: dict[str, Any], device: str | No
 
 
 def public(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A public function made of ops: it has no node of its own. Array methods find it by name."""
-    FUNCTIONS[f.__name__] = f
-    return f
+    """A public function made of ops: it has no node of its own. Array methods find it by name.
+
+    Where it has nothing to do and gives back its argument, its caller gets a box of its own, so that a later ``x[i] = v``
+    on one is never seen through the other.
+    """
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        out = f(*args, **kwargs)
+        if args and out is args[0] and isinstance(out, Array):
+            return Array(out._value, out._weak)
+        return out
+
+    FUNCTIONS[f.__name__] = call
+    return call
 
 
 def function(name: str) -> Callable[..., Any]:

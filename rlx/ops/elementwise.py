@@ -22,7 +22,6 @@ from rlx.ir.prim import POINTWISE
 from rlx.ops.samples import pointwise_samples
 
 
-
 def _special(name: str) -> Callable[..., Any]:
     """A SciPy oracle, imported when it is first called."""
     return lambda *a: getattr(import_module("scipy.special"), name)(*a)
@@ -90,7 +89,8 @@ def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partial
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
     call.__signature__ = _SIGNATURES[row.arity]  # type: ignore[attr-defined]
-    return public(call)
+    FUNCTIONS[name] = call
+    return call
 
 
 def _f(name: str) -> Callable[..., Array]:

@@ -16,7 +16,7 @@ from rlx.core.errors import ShapeError, TraceError, ValueIssue
 from rlx.core.shape import axes_tuple, axis_index
 from rlx.core.shape import broadcast_shapes as _broadcast_shapes
 from rlx.ops.index import gather
-from rlx.ops.movement import concat, expand_dims, flip, iota, permute_dims, reshape, slice_of
+from rlx.ops.movement import broadcast_to, concat, expand_dims, flip, iota, permute_dims, reshape, slice_of
 
 Axis = int | Sequence[int] | None
 
@@ -32,7 +32,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     """The arrays, each repeated to their common shape."""
     xs = [as_array(x) for x in arrays]
     shape = _broadcast_shapes(*[x.shape for x in xs])
-    return tuple([broadcast(x, shape) for x in xs])
+    return tuple([broadcast_to(x, shape) for x in xs])
 
 
 @public

@@ -6,6 +6,8 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, broadcast, cast
 from rlx.array.define import public
@@ -95,7 +97,7 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan:
     if method not in _METHODS:
         raise ValueIssue(f"quantile with method {method!r}", why="methods are a fixed set", do=f"use one of {', '.join(_METHODS)}")
     qs = cast(as_array(q, device=a._value.node.device), a.dtype)
-    _check_q(qs)
+    _check_q(q)
     flat, axes, n = _front(a, axis)
     if n == 0:
         raise ShapeError(f"quantile of an array of shape {a.shape}", why="there is no value", do="check the size first")
@@ -117,13 +119,14 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan:
     return reshape(out, (*qs.shape, *shape))
 
 
-def _check_q(q: Array) -> None:
-    if not q.is_traced and q.device == "cpu" and q.is_evaluated:
-        import numpy as np
-        host = np.asarray(q)
-        if host.size and not ((host >= 0) & (host <= 1)).all():
-            raise ValueIssue("quantile outside [0, 1]", why="it is a fraction of the values",
-                             do="pass a fraction, or use rlx.percentile for percents")
+def _check_q(q: Any) -> None:
+    """Raise for a known fraction outside [0, 1]; one that is pending or traced is not looked at."""
+    if isinstance(q, Array) and not q.is_evaluated:
+        return
+    host = np.asarray(q)
+    if host.size and not bool(((host >= 0) & (host <= 1)).all()):
+        raise ValueIssue("quantile outside [0, 1]", why="it is a fraction of the values",
+                         do="pass a fraction, or use rlx.percentile for percents")
 
 
 @public
