@@ -383,7 +383,8 @@ class _Lanes:
 
     def _last_scalars(self, b: Expr) -> None:
         """Every tile has the same scalars; the first one stores them."""
-        stores = tuple(L.Store(self.buffer(self.n.outs[i]), self.ix.const(j), r) for (i, j), r in self.registers.items())
+        stores = tuple(L.Store(self.buffer(self.n.outs[i]), self.ix.const(j), r) for (i, j),
+                       r in self.registers.items())
         if stores:
             first = L.expr("eq", (b, self.ix.const(0)), bool_)
             self.em.here.extend([L.If(first, stores)] if b.op != "const" else stores)

@@ -300,12 +300,13 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
                      for x, a in zip(moved, where_, strict=True)]
             outs, out_tree = flatten(f(*unflatten(structure, stand), **kwargs))
             values = [as_array(x)._value for x in outs]
-            return _map(values, [a._value for a in stand], moved, where_, size, depth, out_tree, out_axes)
+            mapped = _map(values, [a._value for a in stand], moved, where_, size, depth, out_tree, out_axes)
+        return unflatten(out_tree, finish([o._value for o in mapped], {}, depth))
     return wrapped
 
 
 def _map(values: list[Value], params: list[Value], moved: list[Array], axes: list[int | None], size: int, depth: int,
-         out_tree: Tree, out_axes: Axes) -> Any:
+         out_tree: Tree, out_axes: Axes) -> list[Array]:
     b = Batcher(size)
     env = {p: Many(x, a is not None) for p, x, a in zip(params, moved, axes, strict=True)}
     found = b.sweep.walk(values, env, depth)
@@ -320,7 +321,7 @@ def _map(values: list[Value], params: list[Value], moved: list[Array], axes: lis
         else:
             x = b.full(m)
             outs.append(from_front(x, axis_index(place, x.ndim)))
-    return unflatten(out_tree, finish([o._value for o in outs], {}, depth))
+    return outs
 
 
 def _size(arrays: Sequence[Array], axes: Sequence[int | None]) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx.array.array import Array
-from rlx.array.build import emit, trace
-from rlx.ir.graph import Graph, Node, Type, Value, clone, inline, postorder
+from rlx.array.build import emit, level, trace
+from rlx.ir.graph import UNIQUE, Graph, Node, Type, Value, clone, graph_scope, inline, postorder, rebuild
 from rlx.ir.op import REGISTRY, Op
 from rlx.transform import forward, reverse
 from rlx.transform.forward import Dual, Pusher
@@ -67,9 +67,16 @@ def call(body: Body, args: Sequence[Array]) -> list[Array]:
 
 
 def finish(outputs: Sequence[Value], replace: dict[Value, Value], depth: int) -> list[Array]:
-    """Traced results with the parameters replaced by the arguments they stand for."""
+    """Traced results with the parameters replaced by the arguments they stand for; call it after the tracing."""
     values = substitute(outputs, replace, depth)
-    return [Array(v) for v in (strip(values) if depth == 1 else values)]
+    return [Array(v) for v in (release(strip(values)) if level() == 0 else values)]
+
+
+def release(values: Sequence[Value]) -> list[Value]:
+    """The same computation in nodes that may become buffers, shared between the values as it was."""
+    def make(n: Node, args: tuple[Value, ...]) -> Sequence[Value]:
+        return n.outs if n.op in UNIQUE or (args == n.args and not n.kept) else clone(n, args).outs
+    return list(rebuild(values, {}, make))
 
 
 def strip(values: Sequence[Value]) -> list[Value]:
@@ -92,7 +99,8 @@ def strip(values: Sequence[Value]) -> list[Value]:
 
 def strip_graph(g: Graph) -> Graph:
     """A graph without calls."""
-    outputs = strip(g.outputs)
+    with graph_scope():
+        outputs = strip(g.outputs)
     return g if outputs == list(g.outputs) else Graph(g.inputs, tuple(outputs), g.name)
 
 

@@ -18,7 +18,7 @@ from rlx.array.tree import Tree, flatten, unflatten
 from rlx.core.errors import DTypeError, ShapeError
 from rlx.ir.graph import Value
 from rlx.ops.derivative import filled
-from rlx.transform.call import finish, strip
+from rlx.transform.call import finish, release, strip
 from rlx.transform.forward import push
 from rlx.transform.reverse import record
 from rlx.transform.sweep import fresh, need_inexact, select_args, substitute, with_args
@@ -55,7 +55,7 @@ def value_and_grad(f: Callable[..., Any], /, argnums: Argnums = 0, *, has_aux: b
             cts = recorder.tape.pull([(ends[0], seed)], inputs)
             grads = [filled(c, Array(p)) for c, p in zip(cts, params, strict=True)]
             values = [*[e.array._value for e in ends], *[g._value for g in grads]]
-            done = finish(values, dict(zip(params, [a._value for a in arrays], strict=True)), depth)
+        done = finish(values, dict(zip(params, [a._value for a in arrays], strict=True)), depth)
         gradient = unflatten(structure, done[1 + len(others):])
         if has_aux:
             return (done[0], unflatten(aux_structure, done[1:1 + len(others)])), gradient
@@ -113,7 +113,7 @@ class Linear:
             self._evaluate()
         replace = dict(zip(self._params, [a._value for a in arrays], strict=True))
         values = substitute(self._outputs, replace, self._depth)
-        return unflatten(self._out, [Array(v) for v in (strip(values) if level() == 0 else values)])
+        return unflatten(self._out, [Array(v) for v in (release(strip(values)) if level() == 0 else values)])
 
     def _evaluate(self) -> None:
         """Compute what the map captured, together with the function's value."""
@@ -127,7 +127,7 @@ class Linear:
                 continue
             seen.add(v)
             if v.node.level < self._depth:
-                if v.node.args:
+                if v.node.args and not v.node.kept:
                     found[v] = None
             else:
                 stack.extend(v.node.args)
@@ -170,8 +170,8 @@ def vjp(f: Callable[..., Any], /, *primals: Any, has_aux: bool = False) -> Any:
             cts = [fresh(e.array, inner) for e in ends[:len(outs)]]
             pulled = recorder.tape.pull(list(zip(ends, cts, strict=False)), inputs)
             back = [filled(c, Array(p))._value for c, p in zip(pulled, params, strict=True)]
-        replace = dict(zip(params, [a._value for a in arrays], strict=True))
-        done = finish([*[e.array._value for e in ends], *back], replace, depth)
+    replace = dict(zip(params, [a._value for a in arrays], strict=True))
+    done = finish([*[e.array._value for e in ends], *back], replace, depth)
     k = len(ends)
     linear = Linear([a._value for a in done[k:]], [c._value for c in cts], depth + 1, out_tree, structure, done[:k])
     value = unflatten(out_tree, done[:len(outs)])
@@ -202,8 +202,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
         duals = push([as_array(x)._value for x in (*outs, *aux_leaves)], params, directions, depth)
         ts = [filled(d.tangent, d.array) for d in duals[:len(outs)]]
         arrays = [as_array(x, None if isinstance(x, Array) else p.dtype) for x, p in zip(leaves, params, strict=True)]
-        done = finish([*[d.array._value for d in duals], *[t._value for t in ts]],
-                      dict(zip(params, [a._value for a in arrays], strict=True)), depth)
+    done = finish([*[d.array._value for d in duals], *[t._value for t in ts]],
+                  dict(zip(params, [a._value for a in arrays], strict=True)), depth)
     k = len(duals)
     pair = unflatten(out_tree, done[:len(outs)]), unflatten(out_tree, done[k:])
     return (*pair, unflatten(aux_tree, done[len(outs):k])) if has_aux else pair
@@ -229,8 +229,8 @@ def linearize(f: Callable[..., Any], /, *primals: Any) -> tuple[Any, Callable[..
             ts = [fresh(Array(p), inner) for p in params]
             duals = push(values, params, ts, depth)
             moved = [filled(d.tangent, d.array)._value for d in duals]
-        done = finish([*[d.array._value for d in duals], *moved],
-                      dict(zip(params, [a._value for a in arrays], strict=True)), depth)
+    done = finish([*[d.array._value for d in duals], *moved],
+                  dict(zip(params, [a._value for a in arrays], strict=True)), depth)
     k = len(outs)
     linear = Linear([a._value for a in done[k:]], [t._value for t in ts], depth + 1, structure, out_tree, done[:k])
     return unflatten(out_tree, done[:k]), lambda *tangents: linear(tuple(tangents))

@@ -34,7 +34,8 @@ def test_trees():
     value, g = rlx.value_and_grad(loss)(p, rlx.asarray(X))
     assert isinstance(g["layers"][0], Layer) and g["layers"][0].w.shape == (3, 2)
     close(g["scale"], value / 2.0)
-    check_grad(lambda w: loss({"layers": [Layer(w, rlx.zeros(2)), p["layers"][1]], "scale": 2.0}, rlx.asarray(X)), np.ones((3, 2)))
+    check_grad(lambda w: loss({"layers": [Layer(w, rlx.zeros(2)), p["layers"][1]], "scale": 2.0}, rlx.asarray(X)),
+               np.ones((3, 2)))
 
 
 def test_argnums_and_aux():

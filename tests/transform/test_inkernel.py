@@ -136,6 +136,7 @@ def test_lanes_that_depend_on_each_other(f):
 
 
 def test_the_kernel_holds_the_loop():
-    program = rlx.jit(lambda x: rlx.fori_loop(0, 10, lambda i, c: c * 0.5 + 1, x)).lower(RNG.standard_normal(256)).lowered.program
+    program = rlx.jit(lambda x: rlx.fori_loop(0, 10, lambda i, c: c * 0.5 + 1,
+                                              x)).lower(RNG.standard_normal(256)).lowered.program
     kernels = [s.kernel for s in program.steps if isinstance(s, L.Launch)]
     assert any("in the kernel" in k.notes for k in kernels)
