@@ -176,7 +176,8 @@ class _Planner:
                     out.extend(self.branch(s))
                 case L.Native(claim=name):
                     raise CompileError(f"the native call {name!r} has no place in a command buffer",
-                                       why="this device records kernels and copies", do="compile with the policy common")
+                                       why="this device records kernels and copies",
+                                       do="compile with the policy common")
         return out
 
     def launch(self, s: L.Launch, slot: int | None = None) -> Dispatch:

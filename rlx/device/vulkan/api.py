@@ -58,8 +58,8 @@ WriteSet = _typed("WriteSet", ("set", _u64), ("binding", _u32), ("element", _u32
 CommandPoolInfo = _typed("CommandPoolInfo", ("flags", _u32), ("family", _u32))
 CommandInfo = _typed("CommandInfo", ("pool", _u64), ("level", _u32), ("count", _u32))
 BeginInfo = _typed("BeginInfo", ("flags", _u32), ("inheritance", _ptr))
-SubmitInfo = _typed("SubmitInfo", ("waits", _u32), ("wait", _ptr), ("stages", _ptr), ("count", _u32), ("commands", _ptr),
-                    ("signals", _u32), ("signal", _ptr))
+SubmitInfo = _typed("SubmitInfo", ("waits", _u32), ("wait", _ptr), ("stages", _ptr), ("count", _u32),
+                    ("commands", _ptr), ("signals", _u32), ("signal", _ptr))
 MemoryBarrier = _typed("MemoryBarrier", ("source", _u32), ("target", _u32))
 CopyRegion = _struct("CopyRegion", ("source", _u64), ("target", _u64), ("size", _u64))
 QueueFamily = _struct("QueueFamily", ("flags", _u32), ("count", _u32), ("bits", _u32), ("w", _u32), ("h", _u32),

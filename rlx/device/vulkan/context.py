@@ -64,9 +64,9 @@ def _describe(handle: int) -> Physical:
     library.vkGetPhysicalDeviceFeatures.restype = None
     library.vkGetPhysicalDeviceFeatures(C.c_void_p(handle), features)
     limits = _Limits.from_buffer_copy(data, V.LIMITS_AT)
-    return Physical(handle, name, kind, tuple(features), limits.maxStorageBufferRange, limits.maxComputeSharedMemorySize,
-                    limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0],
-                    int(limits.minStorageBufferOffsetAlignment))
+    return Physical(handle, name, kind, tuple(features), limits.maxStorageBufferRange,
+                    limits.maxComputeSharedMemorySize, limits.maxComputeWorkGroupInvocations,
+                    limits.maxComputeWorkGroupSize[0], int(limits.minStorageBufferOffsetAlignment))
 
 
 _U, _U64, _F = C.c_uint32, C.c_uint64, C.c_float

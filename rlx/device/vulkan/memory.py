@@ -1,4 +1,4 @@
-"""Storage: ranges of large buffers, mapped where the driver's memory is the host's, else copied through a staging buffer."""
+"""Storage: ranges of large buffers; mapped where the driver's memory is the host's, else copied through staging."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class Place:
 class Emitter:
     """Emits one function's expressions into ``body``."""
 
-    def __init__(self, m: Module, glsl: int, functions: Mapping[str, int]) -> None:
-        self.m, self.glsl, self.functions = m, glsl, functions
+    def __init__(self, m: Module, glsl: int, functions: Mapping[str, int], group: int) -> None:
+        self.m, self.glsl, self.functions, self.group = m, glsl, functions, group
         self.body: list[int] = []
         self.values: dict[str, int] = {}
         self.places: dict[str, Place] = {}
@@ -101,35 +101,53 @@ class Emitter:
         if op == "bitcast":
             return args[0] if source == d else self.put(124, d, args[0])
         if op == "neg":
-            return self._float_op(127, d, args)
+            return self.float_op(127, d, args)
         if op == "not":
             return self.put(168 if d.kind == "b" else 200, d, *args)
         if op == "isnan":
-            return self._is_nan(args[0], source)
+            return self.is_nan(args[0], source)
         if op == "popcount":
             return self.put(205, d, *args)
         if op == "clz":
             top = self.put(12, int32, self.glsl, 75, args[0])
             return self.put(124, d, self.put(130, int32, self.m.constant(31, int32), top))
-        return self._table(op, d, source, args)
+        return self._table(op, d, source, args, e.args)
 
-    def _table(self, op: str, d: DType, source: DType, args: list[int]) -> int:
+    def _hidden(self, x: int, d: DType) -> int:
+        """The same number, unknown to the driver: some make x * 0 zero for infinities and NaN, whatever they are told.
+
+        The third coordinate of the workgroup is always 0.
+        """
+        u = uint32 if d.bits == 32 else uint64
+        zero = self.coordinate(2)
+        bits = self.put(198, u, self.put(124, u, x), zero if d.bits == 32 else self.put(113, uint64, zero))
+        return self.put(124, d, bits)
+
+    def coordinate(self, k: int) -> int:
+        """Coordinate ``k`` of this workgroup."""
+        u = self.m.type(uint32)
+        return self.put_typed(81, u, self.put_typed(61, self.m.vector(u, 3), self.group), k)
+
+    def _table(self, op: str, d: DType, source: DType, args: list[int], operands: tuple[Expr, ...]) -> int:
         kind = {"f": 0, "i": 1, "u": 2, "b": 3}[source.kind]
+        if op == "mul" and kind == 0:
+            args = [self._hidden(a, x.dtype) if x.op == "const" and x.value == 0 else a
+                    for a, x in zip(args, operands, strict=True)]
         if op in _BINARY and _BINARY[op][kind]:
             code = _BINARY[op][kind]
-            return self._float_op(code, d, args) if kind == 0 and d.is_float else self.put(code, d, *args)
+            return self.float_op(code, d, args) if kind == 0 and d.is_float else self.put(code, d, *args)
         if op in _EXTENDED and kind < 3 and _EXTENDED[op][kind]:
             return self.put(12, d, self.glsl, _EXTENDED[op][kind], *args)
         raise CompileError(f"primitive {op!r} on {source.name} has no SPIR-V", why="the language has no such operation",
                            do="report this kernel: the portable rewrite should have replaced it")
 
-    def _float_op(self, code: int, d: DType, args: list[int]) -> int:
+    def float_op(self, code: int, d: DType, args: list[int]) -> int:
         out = self.put(code, d, *args)
         if d.is_float:
             self.m.decorate(out, _NO_CONTRACTION)
         return out
 
-    def _is_nan(self, x: int, d: DType) -> int:
+    def is_nan(self, x: int, d: DType) -> int:
         """By bits: drivers may assume that there is no NaN."""
         u, mant = (uint32, 23) if d.bits == 32 else (uint64, 52)
         magnitude = self.put(199, u, self.put(124, u, x), self.m.constant((1 << d.bits - 1) - 1, u))

@@ -61,10 +61,11 @@ class _Printer:
     def binary(self) -> Binary:
         m = self.m
         buffers = {q.name: self._buffer(k, q) for k, q in enumerate(self.p.kernel.params)}
+        self.group = group = self._builtin(26, 3)
+        lane = self._builtin(29, 1)
         for h in self.p.helpers:
             self._helper(h)
-        group, lane = self._builtin(26, 3), self._builtin(29, 1)
-        main = self._main(buffers, group, lane)
+        main = self._main(buffers, lane)
         for capability in self._capabilities():
             m.head += instruction(CAPABILITY, capability)
         m.head += instruction(EXT_INST_IMPORT, self.glsl, *text("GLSL.std.450"))
@@ -95,7 +96,7 @@ class _Printer:
 
     def _helper(self, h: Helper) -> None:
         m = self.m
-        e = Emitter(m, self.glsl, self.functions)
+        e = Emitter(m, self.glsl, self.functions, self.group)
         kinds = [m.type(v.dtype) for v in h.params]
         result = m.type(h.result.dtype)
         ids = [m.id() for _ in h.params]
@@ -106,15 +107,13 @@ class _Printer:
         params = [w for t, i in zip(kinds, ids, strict=True) for w in instruction(55, t, i)]
         self.functions[h.name] = self._wrap(scope, result, m.function(result, kinds), params)
 
-    def _main(self, buffers: dict[str, Place], group: int, lane: int) -> int:
+    def _main(self, buffers: dict[str, Place], lane: int) -> int:
         m = self.m
-        e = Emitter(m, self.glsl, self.functions)
+        e = Emitter(m, self.glsl, self.functions, self.group)
         e.places.update(buffers)
-        u = m.type(uint32)
-        x = e.put_typed(81, u, e.put_typed(61, m.vector(u, 3), group), 0)
+        x = e.coordinate(0)
         if self.groups[1] > 1:
-            y = e.put_typed(81, u, e.put_typed(61, m.vector(u, 3), group), 1)
-            x = e.put(128, uint32, x, e.put(132, uint32, y, m.constant(self.groups[0], uint32)))
+            x = e.put(128, uint32, x, e.put(132, uint32, e.coordinate(1), m.constant(self.groups[0], uint32)))
         scope = _Scope(self, e)
         scope.flat, scope.lane = x, e.put(61, uint32, lane)
         scope.block(self.p.kernel.body)
@@ -300,10 +299,10 @@ class _Scope:
             old_bits = e.put(61, uint32, address)
             old = e.put(124, float32, old_bits)
             if kind == "add":
-                new = e.put(129, float32, old, x)
+                new = e.float_op(129, float32, [old, x])
             else:
                 first = e.put(184 if kind == "min" else 186, bool_, old, x)
-                keep = e.put(166, bool_, first, e._is_nan(old, float32))
+                keep = e.put(166, bool_, first, e.is_nan(old, float32))
                 new = e.put(169, float32, keep, old, x)
             found = e.put(230, uint32, address, scope, none, none, e.put(124, uint32, new), old_bits)
             e.do(62, again.pointer, e.put(171, bool_, found, old_bits))

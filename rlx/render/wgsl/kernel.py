@@ -57,7 +57,7 @@ class _Printer:
             *bindings, *self.shared, "var<private> rlx_zero: u32;", *helpers,
             f"@compute @workgroup_size({self.lanes})",
             "fn main(@builtin(workgroup_id) rlx_group: vec3<u32>, @builtin(local_invocation_index) rlx_lane: u32) {",
-            # One layer of workgroups is launched, which no compiler knows. (It does know the bounds of an array's length.)
+            # One layer of workgroups is launched, which no compiler knows. (It knows the bounds of an array's length.)
             "  rlx_zero = rlx_group.z;",
             body, "}", ""])
         return Shader(text, self.groups, self.lanes)
