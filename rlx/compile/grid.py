@@ -68,6 +68,8 @@ class Grid(Nest):
     def _rows(self, totals: list[Member], notes: str) -> list[Made]:
         span = prod(self.g.outer)
         lanes = lanes_of(self.caps, max(span * self.team, 1))
+        if totals:
+            lanes = min(lanes, self._tree_lanes())
         per = lanes // self.team
         limit = TOTAL_GROUPS if totals else MAX_GROUPS
         self.groups = max(min(-(-span // per), limit), 1)
@@ -143,6 +145,11 @@ class Grid(Nest):
         if prod(self.g.outer) == 0 or most * size * kinds > self.caps.shared_bytes:
             return 1
         return min(want, most)
+
+    def _tree_lanes(self) -> int:
+        """Lanes whose parts fit in shared memory, one array for each dtype; 1 where there is none."""
+        each = sum({accumulator(m.value): accumulator(m.value).itemsize for m in self.g.members}.values())
+        return floor_power(self.caps.shared_bytes // each)
 
     def _walks_columns(self, m: Member) -> bool:
         """Whether neighbouring results of a contraction read neighbouring elements: then one lane a result is
@@ -316,7 +323,7 @@ class Grid(Nest):
         naming, ix = Naming(self.dtype), Indexer(self.dtype)
         em = Emitter(ix, lambda v: None, {})
         form = GridForm(em, ix)
-        lanes = lanes_of(self.caps, chunks)
+        lanes = min(lanes_of(self.caps, chunks), self._tree_lanes())
         with form.kernel(1, lanes) as (_, lane):
             for k, m in enumerate(totals):
                 kind, dtype = reduce_kind(m.value.node), accumulator(m.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -49,6 +50,7 @@ class OpenclDevice(Device):
             self.context = cl.Context([self.cl_device])
             self.queue = cl.CommandQueue(self.context, self.cl_device)
             tools = __import__("pyopencl.tools", fromlist=["MemoryPool"])
+            self._crowded = int(self.cl_device.global_mem_size) // 2
             self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
 
     def allocate(self, nbytes: int) -> Any:
@@ -59,6 +61,8 @@ class OpenclDevice(Device):
                 why=f"{self.cl_device.name.strip()} takes at most {self.caps.max_binding_bytes} bytes",
                 do="split the array",
             )
+        if self._pool.active_bytes + nbytes > self._crowded:
+            gc.collect()  # arrays that nobody can reach any more may still wait in reference cycles
         with driver.told(f"allocate {nbytes} bytes"):
             return self._pool.allocate(max(nbytes, LEAST_BYTES))
 

@@ -70,7 +70,7 @@ class Dialect:
     ``(primitive, register)`` to a function, ``atomics`` ``(kind, register)`` to an expression in ``{array}``,
     ``{index}`` and ``{value}``; a float kind that is missing there is made of ``swap``, a compare-and-swap on
     32- or 64-bit words. ``frame`` prints a kernel around its body. ``shared_at`` says where workgroup arrays
-    are declared: in the kernel or in the file.
+    are declared: in the kernel or in the file. ``support`` has the text of functions of the table's own, by name.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Dialect:
     shared: str = ""
     shared_at: str = "kernel"
     preamble: str = ""
+    support: Mapping[str, str] = field(default_factory=dict)
     functional_cast: bool = False
     exact: str = ""
     unroll: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rlx.core.dtype import DType
+from rlx.core.dtype import DType, int32
 from rlx.core.errors import CompileError
 from rlx.ir.loop import Expr
 from rlx.render.c import convert, integer
@@ -311,7 +311,7 @@ class Evaluator:
         return (names[0], names[1]) if len(names) == 2 else names[0]
 
 
-_INDEX = DType("int32", "i", 32)
+_INDEX = int32
 
 
 def _narrow(value: float, d: DType) -> float:

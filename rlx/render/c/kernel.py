@@ -35,8 +35,9 @@ def render(
     texts = [
         _Kernel(u, k, guard).text() for k in kernels for guard in ((False, True) if k.name in guarded else (False,))
     ]
-    parts = [d.preamble, u.helpers(), "\n".join(u.file_level), *texts]
-    return "\n".join(p for p in parts if p)
+    body = "\n".join(p for p in (u.helpers(), "\n".join(u.file_level), *texts) if p)
+    support = "".join(text for name, text in d.support.items() if f"{name}(" in body)
+    return "\n".join(p for p in (d.preamble, support, body) if p)
 
 
 def launch_shape(kernel: L.Kernel) -> Shape:

@@ -350,10 +350,14 @@ HLSL = Dialect(
     exact="precise ",
     one_kernel=True,
     unroll="[unroll]",
-    # The language's mad may round twice; the product of two floats is exact in double.
-    preamble="float rlx_fma(float a, float b, float c) { return float(double(a) * double(b) + double(c)); }\n"
-    "uint64_t rlx_double_bits(double v) { uint a, b; asuint(v, a, b); return (uint64_t(b) << 32) | a; }\n"
-    "double rlx_bits_double(uint64_t v) { return asdouble(uint(v), uint(v >> 32)); }\n",
+    support={
+        # The language's mad may round twice; the product of two floats is exact in double.
+        "rlx_fma": "float rlx_fma(float a, float b, float c) { "
+        "return float(double(a) * double(b) + double(c)); }\n",
+        "rlx_double_bits": "uint64_t rlx_double_bits(double v) { "
+        "uint a, b; asuint(v, a, b); return (uint64_t(b) << 32) | a; }\n",
+        "rlx_bits_double": "double rlx_bits_double(uint64_t v) { return asdouble(uint(v), uint(v >> 32)); }\n",
+    },
     atomics={
         (k, r): f"Interlocked{k.title()}({{array}}[{{index}}], {{value}})"
         for k in ("add", "min", "max")
