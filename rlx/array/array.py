@@ -188,7 +188,9 @@ class Array:
         if self.size != 1:
             raise ShapeError(f"item() of an array of shape {self.shape}", why=f"it has {self.size} elements",
                              do="index one element first")
-        return np.asarray(self).reshape(()).item()
+        from rlx.array.build import from_host
+        self._evaluate()
+        return from_host(hooks.download(self._value), self.dtype).item()
 
     def tolist(self) -> Any:
         """Nested Python lists of the values."""

@@ -229,6 +229,8 @@ def count(shape: Iterable[Size]) -> int:
 
 def broadcast_shapes(*shapes: Sequence[Size]) -> Shape:
     """The shape that all broadcast to (NumPy's rule): sizes equal, or 1."""
+    if shapes and all([s == shapes[0] for s in shapes]):
+        return tuple(shapes[0])
     rank = max((len(s) for s in shapes), default=0)
     out: list[Size] = []
     for axis in range(-rank, 0):

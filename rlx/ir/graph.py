@@ -45,7 +45,7 @@ class Node:
     """One operation. Build with :func:`node` (hash-consed), never directly."""
 
     __slots__ = ("op", "args", "attrs", "graphs", "types", "where", "level", "device", "payload", "outs", "uid",
-                 "kept", "depth", "__weakref__")
+                 "kept", "depth", "key", "spelled", "__weakref__")
     op: str
     args: tuple[Value, ...]
     attrs: tuple[tuple[str, Any], ...]
@@ -61,6 +61,9 @@ class Node:
     kept: bool
     #: Pending operations on the longest way down to a leaf.
     depth: int
+    #: What the hash-consing table knows it by, and its attributes as part of every key.
+    key: Any
+    spelled: tuple[Any, ...]
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute of that name."""
@@ -128,12 +131,17 @@ def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *,
          payload: Any = None) -> Node:
     """The node with these parts: an existing one when it is the same computation."""
     kept = _scope.inside > 0
+    spelled = _typed(attrs) if attrs else ()
+    key = None
     if op not in UNIQUE:
-        key = _key(op, args, attrs, graphs, types, device, kept)
+        # Types follow from the arguments; they tell nodes apart only where there are none, or a default may differ.
+        told = None if args and device is not None and not graphs else types
+        key = (op, tuple([(id(a.node), a.index) for a in args]), spelled, tuple(map(id, graphs)), told, device, kept)
         found = _table.get(key)
         if found is not None:
             return found
     n = Node()
+    n.key, n.spelled = key, spelled
     n.op, n.args, n.attrs, n.graphs, n.types, n.where = op, args, attrs, graphs, types, where
     n.payload, n.uid, n.kept = payload, next(_counter), kept
     depth = 0
@@ -151,20 +159,12 @@ def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *,
     return n
 
 
-def _key(op: str, args: tuple[Value, ...], attrs: tuple[tuple[str, Any], ...], graphs: tuple[Graph, ...],
-         types: tuple[Type, ...], device: str | None, kept: bool) -> tuple[Any, ...]:
-    return (op, tuple([(id(a.node), a.index) for a in args]), _typed(attrs), tuple(map(id, graphs)), types, device, kept)
-
-
 def become_buffer(n: Node, storages: tuple[Any, ...], device: str) -> None:
     """Turn an evaluated node into a leaf that holds its results, letting go of what it was computed from."""
-    if n.op not in UNIQUE:
-        for d in {n.device, None}:
-            key = _key(n.op, n.args, n.attrs, n.graphs, n.types, d, n.kept)
-            if _table.get(key) is n:
-                del _table[key]
+    if n.key is not None and _table.get(n.key) is n:
+        del _table[n.key]
     n.payload, n.device = storages, device  # before the op, by which other threads know that the payload is there
-    n.op, n.args, n.attrs, n.graphs, n.depth = "buffer", (), (), (), 0
+    n.op, n.args, n.attrs, n.graphs, n.depth, n.key, n.spelled = "buffer", (), (), (), 0, None, ()
 
 
 def _typed(attrs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
@@ -227,8 +227,9 @@ def structure(outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> tuple[t
             leaves.extend(n.outs)
             rows.append((n.op, n.types))
         else:
-            rows.append((n.op, tuple([(number[id(a.node)], a.index) for a in n.args]), _typed(n.attrs),
-                         tuple([g.key() for g in n.graphs]), n.types))
+            rows.append((n.op, tuple([(number[id(a.node)], a.index) for a in n.args]), n.spelled,
+                         tuple([g.key() for g in n.graphs]) if n.graphs else (),
+                         None if n.args and not n.graphs else n.types))
     rows.append(tuple([(number[id(v.node)], v.index) for v in outputs]))
     return tuple(rows), leaves
 

@@ -33,12 +33,15 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 
 def _infer(name: str) -> Callable[..., Type]:
     row = POINTWISE[name]
+    same, at = row.result == "same", 1 if name == "select" else 0
 
     def infer(*types: Type, **attrs: Any) -> Type:
-        first = types[1] if name == "select" else types[0]
+        first = types[at]
+        if same:
+            return first
         if row.result == "attr":
             return Type(attrs["dtype"], first.shape)
-        dtype = {"same": first.dtype, "bool": dt.bool_, "real": first.dtype.real,
+        dtype = {"bool": dt.bool_, "real": first.dtype.real,
                  "complex": first.dtype.complex}[row.result]
         return Type(dtype, first.shape)
     return infer
