@@ -17,7 +17,7 @@ from rlx.ops.reduce import sum as sum_of
 from rlx.transform.batch import batch_graph
 from rlx.transform.call import Body, call, close_over
 from rlx.transform.control import pull_graph, run
-from rlx.transform.forward import Dual, transposed_function
+from rlx.transform.forward import Dual, Pusher, transposed_function
 from rlx.transform.reverse import Cotangents
 from rlx.transform.sweep import fresh
 
@@ -27,11 +27,15 @@ class Remade(Body):
 
     def pull(self, cts: Cotangents, outs: Sequence[Array], args: Sequence[Array], live: Sequence[bool]) -> Cotangents:
         """The vector-Jacobian product as a region of its own: nothing in it is shared with the way forward."""
-        def again(*_: Any) -> list[Array]:
-            got = pull_graph(self.graph, args, live, cts)
+        given = [c for c in cts if c is not None]
+
+        def again(*xs: Array) -> list[Array]:
+            seeds = iter(xs[len(args):])
+            got = pull_graph(self.graph, xs[:len(args)], live, [None if c is None else next(seeds) for c in cts])
             return [filled(c, x) for c, x, on in zip(got, args, live, strict=True) if on]
-        # A branch with one case: the compiler shares no work between a region and what is around it.
-        found = iter(switch(0, [again]))
+        # A branch with one case, which all it uses is handed to: the compiler shares no work between it and what is
+        # around it.
+        found = iter(switch(0, [again], *args, *given))
         return [next(found) if on else None for on in live]
 
     def batched(self, axes: Sequence[bool], size: int, args: Sequence[Array]) -> tuple[list[Array], list[bool]]:
@@ -82,11 +86,16 @@ class Own(Body):
         self.back, self.arguments, self.residuals = back, arguments, residuals
 
     def pull(self, cts: Cotangents, outs: Sequence[Array], args: Sequence[Array], live: Sequence[bool]) -> Cotangents:
-        """The user's backward function on what the forward one kept."""
+        """The user's backward function on what the forward one kept, which is differentiated as it was computed."""
         k = len(outs) - self.residuals
-        seeds = [filled(c, o) for c, o in zip(cts[:k], outs[:k], strict=True)]
-        got = run(self.back, [*outs[k:], *seeds, *args[self.arguments:]])
-        return [*got, *[None] * (len(args) - len(got))]
+        got: Cotangents = [None] * len(args)
+        if any(c is not None for c in cts[:k]):
+            seeds = [filled(c, o) for c, o in zip(cts[:k], outs[:k], strict=True)]
+            got[:self.arguments] = run(self.back, [*outs[k:], *seeds, *args[self.arguments:]])
+        if any(c is not None for c in cts[k:]):
+            more = pull_graph(self.graph, args, live, [*[None] * k, *cts[k:]])
+            got = [m if g is None else g if m is None else g + m for g, m in zip(got, more, strict=True)]
+        return got
 
     def push(self, args: Sequence[Dual]) -> list[Dual]:
         """A backward function is linear in the cotangents: its transpose carries tangents."""
@@ -97,7 +106,8 @@ class Own(Body):
         def pulled(cts: Cotangents) -> Cotangents:
             return self.pull([*cts, *[None] * self.residuals], outs, arrays, [True] * len(arrays))
         moved = transposed_function(pulled, [a.tangent for a in args], outs[:k])
-        return [Dual(o, t) for o, t in zip(outs, [*moved, *[None] * self.residuals], strict=True)]
+        kept = [d.tangent for d in Pusher().graph(self.graph, args)[k:]]
+        return [Dual(o, t) for o, t in zip(outs, [*moved, *kept], strict=True)]
 
     def batched(self, axes: Sequence[bool], size: int, args: Sequence[Array]) -> tuple[list[Array], list[bool]]:
         """Forward and backward functions, each over the batch; cotangents of what the examples share are summed."""

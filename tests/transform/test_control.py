@@ -42,7 +42,8 @@ def pick(x):
 CASES = {
     "scan": (lambda x, us, m: recur(x, us, m), (X, RNG.standard_normal((5, 3)), M)),
     "scan back": (lambda x, us: rlx.scan(lambda c, u: (c * u, c + u), x, us, reverse=True), (X,
-                                                                                             RNG.standard_normal((5, 3)))),
+                                                                                             RNG.standard_normal((5,
+                                                                                                                  3)))),
     "fori": (lambda x, m: rlx.fori_loop(1, 6, lambda i, c: rlx.sin(m @ c) * i + x, x), (X, M)),
     "fori in fori": (lambda x: rlx.fori_loop(0, 3, lambda i, c: rlx.fori_loop(0, i + 1, lambda j, d: rlx.cos(d) + x, c,
                                                                               max_steps=3), x), (X,)),
@@ -52,9 +53,9 @@ CASES = {
     "switch": (lambda x: branches(rlx.asarray(1), x), (X,)),
     "in place": (lambda x: rlx.fori_loop(0, 3, lambda i, c: c.at[i].multiply(c[(i + 1) % 3]), x), (X,)),
     "map": (lambda x, m: rlx.map(lambda r: rlx.tanh(m @ r), x), (RNG.standard_normal((4, 3)), M)),
-    "cond in scan": (lambda x, us: rlx.scan(lambda c, u: (rlx.cond(u > 0, lambda c: rlx.sin(c), lambda c: c * c * u,
-                                                                   c), c.sum()),
-                                            x, us), (X, np.array([1.0, -0.5, 2.0, -1.0]))),
+    "cond in scan": (lambda x, us: rlx.scan(lambda c, u: (rlx.cond(u > 0, rlx.sin, lambda c: c * c * u, c), c.sum()),
+                                            x, us),
+                     (X, np.array([1.0, -0.5, 2.0, -1.0]))),
     "nothing to carry": (lambda us: rlx.scan(lambda c, u: (c, rlx.exp(u)), None, us)[1], (X,)),
 }
 
@@ -87,7 +88,7 @@ def test_batches_of_gradients(name, target):
         whole = rlx.grad(lambda *a: rlx.vmap(total(f))(*a).sum(), n)(*[rlx.asarray(m) for m in many])
         for a, b in zip(got, whole, strict=True):
             close(a, b)
-        value, compiled = rlx.jit(rlx.value_and_grad(lambda *a: rlx.vmap(total(f))(*a).sum(), n))(*many)
+        _, compiled = rlx.jit(rlx.value_and_grad(lambda *a: rlx.vmap(total(f))(*a).sum(), n))(*many)
         for a, b in zip(compiled, whole, strict=True):
             close(a, b)
 
@@ -97,11 +98,13 @@ def test_batched_index_and_count():
     x = RNG.standard_normal((4, 3))
     got = rlx.vmap(branches)(k, x)
     close(got, np.stack([np.asarray(branches(rlx.asarray(int(i)), rlx.asarray(r))) for i, r in zip(k, x, strict=True)]))
-    f = lambda n, x: rlx.fori_loop(0, n, lambda i, c: c * 2 + i, x)  # noqa: E731
+
+    def f(n, x):
+        return rlx.fori_loop(0, n, lambda i, c: c * 2 + i, x)
     got = rlx.vmap(f)(k, x)
     close(got, np.stack([np.asarray(f(rlx.asarray(int(i)), rlx.asarray(r))) for i, r in zip(k, x, strict=True)]))
-    g = rlx.vmap(rlx.grad(lambda x, n: rlx.fori_loop(0, n, lambda i, c: c * x, x, max_steps=4)))(rlx.asarray(X),
-                                                                                                 np.array([0, 1, 3]))
+    grown = rlx.grad(lambda x, n: rlx.fori_loop(0, n, lambda i, c: c * x, x, max_steps=4))
+    g = rlx.vmap(grown)(rlx.asarray(X), np.array([0, 1, 3]))
     close(g, [1.0, 2 * X[1], 4 * X[2] ** 3])
 
 
@@ -143,13 +146,8 @@ def test_the_way_back_of_a_scan_is_linear_in_its_length():
         program = f.lower(np.ones(n)).lowered.program
 
         def touched(steps):
-            found = 0
-            for s in steps:
-                inner = getattr(s, "body", ())
-
-                                            found += sum(max(p.size for p in t.kernel.params) > 8 and "over" in t.kernel.notes and f"[{n}]" in t.kernel.notes
-                             for t in inner if hasattr(t, "kernel"))
-            return found
+            kernels = [t.kernel for s in steps for t in getattr(s, "body", ()) if hasattr(t, "kernel")]
+            return sum("over" in k.notes and f"[{n}]" in k.notes for k in kernels)
         return touched(program.steps)
     assert cost(1000) == 0
 

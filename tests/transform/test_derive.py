@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -171,7 +172,7 @@ def test_gradient_of_an_mlp_is_cheap():
     """The reverse of three layers reads and writes little more than twice what the layers do."""
     sizes = [64, 64, 64, 64]
     rng = np.random.default_rng(0)
-    ws = [rng.standard_normal((a, b)) / 8 for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+    ws = [rng.standard_normal((a, b)) / 8 for a, b in pairwise(sizes)]
     x = rng.standard_normal((32, 64))
 
     def loss(ws, x):
