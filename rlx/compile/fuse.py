@@ -165,7 +165,7 @@ class _Fuser:
             if n.op == "gather" and self.cost[id(n.args[0].node)] > 4:
                 roots.add(n.args[0])
             if n.op == "broadcast" and self.cost[id(n.args[0].node)] >= 8:
-                roots.add(n.args[0])
+                roots.add(_under_reshapes(n.args[0]))
             if n.op in ("concat",) and len(n.args) > 4:
                 roots.update(n.outs)
             v = n.outs[0]
@@ -359,7 +359,7 @@ class _Fuser:
         if any(u in mine for u in g.values()):
             return None
         shared = len(mine & buffers)
-        if not uses and not shared and kind[0] != POINT:
+        if not uses and ((not shared and kind[0] != POINT) or (rows and kind[0] == POINT)):
             return None
         return 4 * uses + shared
 
@@ -381,7 +381,18 @@ class _Fuser:
             return POINT, g.outer, g.inner, False
         if g.inner is not None and shape == g.outer + g.inner:
             return ROW, g.outer, g.inner, False
+        if g.inner is None and self._ends_reduction(n, g.outer):
+            return POINT, shape, g.outer[len(shape):], True
         return None
+
+    def _ends_reduction(self, n: Node, domain: Sizes) -> bool:
+        """Whether ``n`` is computed for each row of the domain from a reduction of that row: ``sqrt(mean(x, -1))``."""
+        shape = sizes(n.outs[0])
+        if not shape or len(shape) >= len(domain) or shape != domain[:len(shape)]:
+            return False
+        rest = domain[len(shape):]
+        return any(u.node.op == "reduce" and self._shape_of(u.node) == (shape, rest) and self._trailing(u.node)
+                   for u in self._opaque_reads(n))
 
     def _shape_of(self, n: Node) -> tuple[Sizes, Sizes | None]:
         g = self._shapes.get(n)
@@ -414,6 +425,13 @@ class _Fuser:
                 m.kind = ROW
                 m.reads = self.reads(m.value, ROW, g)
         g.members.append(self._member(v, kind[0], g))
+
+
+def _under_reshapes(v: Value) -> Value:
+    """What a reshape is another name of."""
+    while v.node.op == "reshape":
+        v = v.node.args[0]
+    return v
 
 
 def stages(g: Group) -> dict[Value, int]:

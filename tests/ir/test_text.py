@@ -259,6 +259,7 @@ def test_every_statement_step_and_constant() -> None:
             L.Assign("r", L.expr("fma", (x, x, x), dt.float32)), L.Assign("r", L.add(x, x), True),
             L.If(L.less(i, L.const(2)), (L.Store("a", i, x),), (L.Atomic("max", "b", i, L.expr("cast", (x,), F)),)),
             L.If(L.expr("not", (L.less(i, L.const(2)),), dt.bool_), ()),
+            L.Contract("a", "b", i, (1, 3), "b", L.const(0), 2, 2, 2, dt.float32),
             L.Loop(L.less(L.load("c", L.const(0), I), L.const(5)), (L.Barrier(),)),
             L.Let("t", L.expr("bitcast", (x,), dt.uint32)))),
         *[L.Let(f"k{n}", c) for n, c in enumerate(consts)],
@@ -322,7 +323,9 @@ def test_graph_errors(text: str, line: int, column: int, expected: str) -> None:
     ("let t = cast(1)", 11, "cast<dtype>(...)"),
     ("let t = 1 < 2 < 3", 17, "parentheses around one of two comparisons"),
     ("let t = ", 3, "an expression"),
-    ("goto x", 3, "one of for, let, var, set, combine, array, store, atomic, if, while, barrier"),
+    ("goto x", 3, "one of for, let, var, set, combine, array, contract, store, atomic, if, while, "
+     "barrier"),
+    ("contract c 2 by 2 = b[0] stride 1 1 times b[0] depth 3", 12, "a buffer of the kernel"),
     ("for i in range(0 9) serial {}", 20, "','"),
 ])
 def test_kernel_errors(body: str, column: int, expected: str) -> None:

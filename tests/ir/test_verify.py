@@ -274,6 +274,14 @@ BROKEN_KERNELS: dict[str, tuple[str, str]] = {
     "space": ("array a: f64[3] global", "there is no space 'global'"),
     "array size": ("array a: f64[0] local", "an array of 0 elements"),
     "array scope": ("if true {\narray a: f64[3] local\n}\nstore a[0] = 1.0", "there is no buffer a in scope"),
+    "contract dtype": ("array a: f32[4] local\ncontract a 2 by 2 = b[0] stride 1 1 times b[0] depth 2",
+                       "b holds float64, the contraction is in float32"),
+    "contract access": ("array a: f64[4] local\ncontract a 2 by 2 = w[0] stride 1 1 times b[0] depth 2",
+                        "w is write only"),
+    "contract size": ("array a: f64[3] local\ncontract a 2 by 2 = b[0] stride 1 1 times b[0] depth 2",
+                      "a has 3 elements for a tile of 2 by 2"),
+    "contract tile": ("array a: f64[3] local\ncontract a 2 by 0 = b[0] stride 1 1 times b[0] depth 2",
+                      "a tile of 2 by 0"),
     "atomic": ("atomic xor w[0] = 1.0", "there is no atomic 'xor'"),
 }
 

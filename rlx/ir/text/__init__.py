@@ -24,6 +24,7 @@ Programs and kernels (LIR)::
              | let name = expr          | var name = expr          a value; a register
              | set name = expr          | combine name = expr      assign a register; combine may be reordered
              | array name: dtype[size] space
+             | contract acc m by n = a[expr] stride row column times b[expr] depth k
              | store name[expr] = expr  | atomic kind name[expr] = expr
              | if expr { stmt* } [else { stmt* }]
              | while expr { stmt* }     | barrier

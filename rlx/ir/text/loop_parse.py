@@ -131,7 +131,10 @@ class _Body:
 
     def _contract(self) -> L.Stmt:
         scan = self.scan
-        acc, m = scan.word(), scan.integer()
+        t = scan.peek
+        acc = scan.word()
+        dtype = self._buffer(t)
+        m = scan.integer()
         scan.expect("by")
         n = scan.integer()
         scan.expect("=")
@@ -141,7 +144,7 @@ class _Body:
         scan.expect("times")
         b, b_index = self._element()
         scan.expect("depth")
-        return L.Contract(acc, a, a_index, strides, b, b_index, m, n, scan.integer(), self.buffers[acc])
+        return L.Contract(acc, a, a_index, strides, b, b_index, m, n, scan.integer(), dtype)
 
     def _element(self) -> tuple[str, L.Expr]:
         name = self.scan.word()
@@ -183,9 +186,9 @@ class _Body:
             elif scan.accept("["):
                 index = self.expr()
                 scan.expect("]")
-                left = L.load(t.text, index, self._buffer(t, target))
+                left = L.load(t.text, index, self._buffer(t))
             else:
-                left = L.var(t.text, self._variable(t, target))
+                left = L.var(t.text, self._variable(t))
         else:
             left = self._constant()
         while True:
@@ -225,12 +228,12 @@ class _Body:
             self.scan.fail(f"{t.text}<dtype>(...)", t)
         return L.expr(t.text, args, dtype)
 
-    def _variable(self, t: Token, target: DType | None) -> DType:
+    def _variable(self, t: Token) -> DType:
         if t.text not in self.variables:
             self.scan.fail("a variable defined above", t)
         return self.variables[t.text]
 
-    def _buffer(self, t: Token, target: DType | None) -> DType:
+    def _buffer(self, t: Token) -> DType:
         if t.text not in self.buffers:
             self.scan.fail("a buffer of the kernel", t)
         return self.buffers[t.text]

@@ -90,7 +90,8 @@ class _Kernel:
                 lines.append(indent + "}")
             case L.Contract():
                 row, column = s.a_strides
-                lines.append(f"{indent}contract {s.acc} {s.m} by {s.n} = {s.a}[{self.expr(s.a_index)}] stride {row} {column} "
+                left = f"{s.a}[{self.expr(s.a_index)}] stride {row} {column}"
+                lines.append(f"{indent}contract {s.acc} {s.m} by {s.n} = {left} "
                              f"times {s.b}[{self.expr(s.b_index)}] depth {s.depth}")
             case L.Barrier():
                 lines.append(indent + "barrier")
