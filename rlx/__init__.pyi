@@ -18,6 +18,8 @@ from rlx.core.flags import flags as flags
 from rlx.core.shape import dim as dim
 from rlx.runtime.execute import explain as explain
 from rlx.runtime.info import __array_namespace_info__ as __array_namespace_info__
+from rlx.runtime.inspect import explain_recompile as explain_recompile
+from rlx.runtime.inspect import no_compile as no_compile
 from rlx.transform.batch import vmap as vmap
 from rlx.transform.custom import checkpoint as checkpoint
 from rlx.transform.custom import custom_gradient as custom_gradient
