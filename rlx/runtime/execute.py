@@ -24,7 +24,7 @@ from rlx.core.errors import DeviceError, ValueIssue
 from rlx.core.shape import count
 from rlx.device.base import Device, Storage
 from rlx.ir.graph import Graph, Node, Type, Value, become_buffer, graph_scope, parameter, rebuild, structure
-from rlx.runtime import checks
+from rlx.runtime import checks, inspect
 
 
 class Compiled:
@@ -47,6 +47,8 @@ class Compiled:
         """The outputs, in fresh storage."""
         outs = [self.device.empty(t.dtype, t.shape) for t in self.outputs]  # type: ignore[arg-type]
         self.executable.run(inputs, outs)
+        if inspect.checks_nan():
+            inspect.need_numbers(self.lowered.hir, self.device, inputs, outs)
         return outs
 
     def text(self, level: str = "lir") -> str:
@@ -62,6 +64,7 @@ class Compiled:
 
 def compile_for(graph: Graph, device: str | None = None, policy: Policy | None = None, name: str = "main") -> Compiled:
     """Compile a graph for a device. Raises CompileError when a node has no legal lowering there."""
+    inspect.allow_compile(graph, name)
     target = devices.find(device or default_device())
     lowered = compile_graph(graph, target, policy or current_policy(), name)
     if flags.get("dispatch_report"):

@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("rlx.tools.demo", "solve a real sparse system and show where every node of the program went"),
     "doctor": ("rlx.tools.doctor", "devices found here, and why the others are absent"),
     "explain": ("rlx.tools.explain", "the dispatch report of an expression, without running it"),
+    "viz": ("rlx.tools.viz", "the graph of an expression as an HTML page"),
     "coverage": ("rlx.tools.coverage", "op by device: native, common, rewritten, refused"),
     "flags": ("rlx.tools.flags", "every flag, its environment variable and its value"),
     "ulp": ("rlx.tools.ulp", "measured accuracy of the elementwise functions"),

@@ -96,8 +96,8 @@ def test_checkpoint_computes_again_instead_of_keeping():
 
 
 def _dots(g):
-    return [1 for n in g.nodes() if "dot" in (n.op,
-                                              n.attr("op"))] + [d for n in g.nodes() for s in n.graphs for d in _dots(s)]
+    inside = [d for n in g.nodes() for s in n.graphs for d in _dots(s)]
+    return [1 for n in g.nodes() if "dot" in (n.op, n.attr("op"))] + inside
 
 
 # Implicit
