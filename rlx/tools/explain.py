@@ -21,11 +21,11 @@ _ARGUMENT = re.compile(r"(\w+):(\w+)\[([\d,\s]*)\]")
 def main(argv: Sequence[str]) -> int:
     """Trace, legalize, and print the report (and the text of a level)."""
     parser = argparse.ArgumentParser(prog="python -m rlx explain", description=__doc__)
-    parser.addargument("expression", help="a Python expression over rlx and the arguments")
-    parser.addargument("arguments", nargs="*", help="name:dtype[sizes], for example x:f32[64,128]")
-    parser.addargument("--device", default=None)
-    parser.addargument("--policy", default=None, choices=("prefer_native", "common", "strict"))
-    parser.addargument("--text", choices=("hir", "mir", "lir"), help="also print the program at this level")
+    parser.add_argument("expression", help="a Python expression over rlx and the arguments")
+    parser.add_argument("arguments", nargs="*", help="name:dtype[sizes], for example x:f32[64,128]")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--policy", default=None, choices=("prefer_native", "common", "strict"))
+    parser.add_argument("--text", choices=("hir", "mir", "lir"), help="also print the program at this level")
     args = parser.parse_args(argv)
     names, values = [], []
     for a in args.arguments:
