@@ -104,10 +104,12 @@ def gunzip(data: bytes, limit: Callable[[bytes], int], first: int, what: str) ->
                               do="get the file again")
         rest = total - first
         body = engine.decompress(engine.unconsumed_tail, rest) if rest else b""
+        # One byte more than declared: the checksum behind the data is verified when there is none.
+        beyond = engine.decompress(engine.unconsumed_tail, 1)
     except zlib.error as e:
         raise FormatError(f"{what}: the compressed data are damaged", why=str(e), do="get the file again") from None
-    if len(body) != rest:
-        raise FormatError(f"{what}: {total} bytes are declared and {first + len(body)} are there",
+    if len(body) != rest or beyond or not engine.eof:
+        raise FormatError(f"{what}: {total} bytes are declared and {'more' if beyond else first + len(body)} are there",
                           why="the file is truncated, or its header is wrong", do="get the file again")
     return head + body
 

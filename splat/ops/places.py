@@ -59,9 +59,10 @@ def rasterize_places(means: Array, conics: Array, features: Array, opacities: Ar
         h = hit(s, px, py, f)
         after, drawn, weight = step(v.state, h, end, f)
         g = sum(dc * x for dc, x in zip(d_sums, s.features, strict=True))
-        rest = v.behind - weight * g
+        rest = where(drawn, v.behind - weight * g, v.behind)
         d = where(drawn & (h.alpha < f.max_alpha), v.state.rest * g - rest / (1 - h.alpha), 0)
-        parts = [*_parts(s, h, d), *[weight * dc for dc in d_sums]]
+        # Selected, not multiplied by 0: a pixel that has ended may read a Gaussian that is not finite.
+        parts = [where(drawn, p, 0) for p in (*_parts(s, h, d), *[weight * dc for dc in d_sums])]
         # A tile whose list has ended would write to its neighbour's places: out of bounds it is dropped.
         here = where(some(v.state.active, axis=1), starts + v.k, 2147483647)
         grads = tuple([scatter(to, total(p, axis=1), (here,), "set") for to, p in zip(v.grads, parts, strict=True)])

@@ -148,8 +148,9 @@ def rasterize(means: Array, conics: Array, features: Array, opacities: Array, id
 
     def body(v: State) -> State:
         s = splats.at(v.at)
-        passed, _, weight = step(v, hit(s, px, py, f), end, f)
-        return passed._replace(sums=tuple([c + weight * x for c, x in zip(v.sums, s.features, strict=True)]))
+        passed, drawn, weight = step(v, hit(s, px, py, f), end, f)
+        # Selected, not multiplied by 0: a pixel that has ended may read a Gaussian that is not finite.
+        return passed._replace(sums=tuple([where(drawn, c + weight * x, c) for c, x in zip(v.sums, s.features, strict=True)]))
 
     last = while_loop(lambda v: some(v.active), body, first)
     return stack([_image(c, f) for c in last.sums], axis=2), _image(1 - last.rest, f)
