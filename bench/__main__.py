@@ -10,7 +10,7 @@ import sys
 from bench.harness import table
 
 #: name -> module with ``main(command) -> Report``
-SUITES = {"solvers": "bench.solvers", "compiling": "bench.compiling"}
+SUITES = {"solvers": "bench.solvers", "linalg": "bench.linalg", "compiling": "bench.compiling"}
 #: Set on some machines for old OpenBLAS builds; they slow a current one, so benchmarks run without them.
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 

@@ -15,10 +15,30 @@ from rlx.linalg.errors import LinAlgError
 from rlx.linalg.factor import cho_factor, cho_solve, cholesky, lu, lu_factor, lu_solve, permutation_of, qr
 from rlx.linalg.norms import cond, matrix_norm, norm, vector_norm
 from rlx.linalg.products import (
-    cross, diagonal, expm, kron, matmul, matrix_power, matrix_transpose, multi_dot, outer, tensordot, trace, vecdot,
+    cross,
+    diagonal,
+    expm,
+    kron,
+    matmul,
+    matrix_power,
+    matrix_transpose,
+    multi_dot,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
 )
 from rlx.linalg.solvers import (
-    det, inv, lstsq, matrix_rank, pinv, slogdet, solve, solve_triangular, tensorinv, tensorsolve,
+    det,
+    inv,
+    lstsq,
+    matrix_rank,
+    pinv,
+    slogdet,
+    solve,
+    solve_triangular,
+    tensorinv,
+    tensorsolve,
 )
 from rlx.linalg.spectral import eig, eigh, eigvals, eigvalsh, svd, svdvals
 

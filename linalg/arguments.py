@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import rlx
 from rlx.array.array import Array
 from rlx.array.build import broadcast, cast, promote
@@ -11,7 +13,7 @@ from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError
 from rlx.core.shape import broadcast_shapes
-from rlx.linalg.errors import MatrixDTypeError
+from rlx.linalg.errors import MatrixDTypeError, MatrixShapeError
 
 #: What the factorizations compute in.
 TAKEN = (dt.float32, dt.float64, dt.complex64, dt.complex128)
@@ -34,7 +36,7 @@ def same_batch(name: str, a: Array, b: Array) -> tuple[Array, Array]:
     try:
         lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ShapeError as e:
-        raise ShapeError(f"{name}() of shapes {a.shape} and {b.shape}", why="their batches do not fit each other",
+        raise MatrixShapeError(f"{name}() of shapes {a.shape} and {b.shape}", why="their batches do not fit each other",
                          do="leading axes must be equal or 1") from e
     return broadcast(a, (*lead, *a.shape[-2:])), broadcast(b, (*lead, *b.shape[-2:]))
 
@@ -45,7 +47,7 @@ def right_side(name: str, a: Array, b: Array) -> tuple[Array, Array, bool]:
     if vector:
         b = rlx.expand_dims(b, axis=-1)
     if b.ndim < 2 or b.shape[-2] != a.shape[-2]:
-        raise ShapeError(f"{name}() with a matrix of shape {a.shape} and right sides of shape {b.shape}",
+        raise MatrixShapeError(f"{name}() with a matrix of shape {a.shape} and right sides of shape {b.shape}",
                          why=f"there are {a.shape[-2]} equations", do="the right sides need as many rows")
     a, b = same_batch(name, a, b)
     return a, b, vector
@@ -53,7 +55,6 @@ def right_side(name: str, a: Array, b: Array) -> tuple[Array, Array, bool]:
 
 def eps_of(a: Array) -> float:
     """The spacing of numbers near 1 in the dtype's real part."""
-    import numpy as np
     return float(np.finfo(a.dtype.real.numpy).eps)
 
 

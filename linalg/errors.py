@@ -49,7 +49,7 @@ def _() -> list[Sample]:
 #: For each kind of failure: what is said of the matrix, why (with the info), and what to do.
 _MESSAGES = {
     "cholesky": ("is not positive definite", "its leading minor of order {k} is not",
-                 "check that it is symmetric (or Hermitian), add a small multiple of the identity, or use rlx.linalg.eigh"),
+                 "check that it is symmetric (or Hermitian), add a multiple of the identity, or use rlx.linalg.eigh"),
     "singular": ("is singular", "pivot {k} of its elimination is exactly zero",
                  "use rlx.linalg.lstsq or rlx.linalg.pinv, or errors='nan'"),
     "triangular": ("is singular", "element {k} of its diagonal is zero", "use rlx.linalg.lstsq, or errors='nan'"),

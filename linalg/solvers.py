@@ -135,7 +135,9 @@ def lstsq(a: Any, b: Any, /, rcond: Any = None, *, errors: str = RAISE) -> Any:
         out = rlx.zeros((*x.shape[:-2], n, y.shape[-1]), dtype=x.dtype, device=x.device)
         rank = cast(rlx.zeros(x.shape[:-2], device=x.device), dt.int64)
     else:
-        kept = s > _cutoff(s, x.shape, None if rcond is not None and not isinstance(rcond, Array) and rcond < 0 else rcond)
+        # NumPy takes a negative rcond for machine precision.
+        machine = isinstance(rcond, (int, float)) and rcond < 0
+        kept = s > _cutoff(s, x.shape, eps_of(x) if machine else rcond)
         inverse = cast(rlx.where(kept, 1 / rlx.where(kept, s, 1), 0), x.dtype)
         out = rlx.matmul(adjoint(vh), inverse[..., :, None] * rlx.matmul(adjoint(u), y))
         out = nan_where(rlx.not_equal(info, 0), out)

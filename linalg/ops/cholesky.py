@@ -13,8 +13,25 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    PANEL, UNROLL, adjoint, batch_first, cols_of, counter, filled, flat, graded, nan_where, padded, panels, put_cols,
-    random, rows_of, take_col, take_cols, take_row, take_rows,
+    PANEL,
+    UNROLL,
+    adjoint,
+    batch_first,
+    cols_of,
+    counter,
+    filled,
+    flat,
+    graded,
+    nan_where,
+    padded,
+    panels,
+    put_cols,
+    random,
+    rows_of,
+    take_col,
+    take_cols,
+    take_row,
+    take_rows,
 )
 
 

@@ -13,8 +13,22 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    adjoint, all_finite, batch_first, cols_of, counter, eps, filled, flat, info_of, nan_where, random, rows_of, scaled,
-    take_col, take_row, tiny,
+    adjoint,
+    all_finite,
+    batch_first,
+    cols_of,
+    counter,
+    eps,
+    filled,
+    flat,
+    info_of,
+    nan_where,
+    random,
+    rows_of,
+    scaled,
+    take_col,
+    take_row,
+    tiny,
 )
 from rlx.linalg.ops.eigh import safe_inverse
 from rlx.linalg.ops.jacobi import identity
@@ -56,7 +70,7 @@ def hessenberg(a: Array) -> tuple[Array, Array]:
 
     def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         h, z = state
-        v, tau, beta = reflector(take_col(h, j).reshape((b, n, 1)), rows, j + 1)
+        v, tau, _ = reflector(take_col(h, j).reshape((b, n, 1)), rows, j + 1)
         h = h - rlx.conj(tau) * v * rlx.matmul(adjoint(v), h)
         h = rlx.where(rlx.logical_and(rows > j + 1, rlx.equal(cols_of(n, a), j)), 0, h)
         h = h - rlx.matmul(h, v) * tau * adjoint(v)
@@ -85,7 +99,8 @@ def triangularise(h: Array, z: Array) -> tuple[Array, Array, Array]:
         """Subdiagonal elements that no longer count become zero, so that steps do not mix what is separate."""
         size = rlx.abs(h)
         d = gather(size.transpose(1, 2, 0), counter(n, h), counter(n, h), mode="promise").transpose(1, 0)
-        small = size <= ulp * (d[:, :, None] + rlx.concat([d[:, :1], d[:, :-1]], axis=1)[:, :, None]) + tiny(h.dtype) / ulp
+        above = rlx.concat([d[:, :1], d[:, :-1]], axis=1)
+        small = size <= ulp * (d + above)[:, :, None] + tiny(h.dtype) / ulp
         sub = rlx.equal(rows_of(n, h), cols_of(n, h) + 1)
         return rlx.where(rows_of(n, h) > cols_of(n, h) + 1, 0, rlx.where(rlx.logical_and(sub, small), 0, h))
 
@@ -203,7 +218,10 @@ def _(a: Any) -> Any:
 
 @eig.grad
 def _(ct: Any, out: Any, a: Array) -> tuple[Array | None]:
-    """``Abar = V^-H (diag(wbar) + conj(E) * (V^H Vbar - V^H V real(diag(V^H Vbar)))) V^H``, ``E_ij = 1/(w_j - w_i)``."""
+    """``Abar = V^-H (diag(wbar) + conj(E) * (G - V^H V real(diag(G)))) V^H``.
+
+    ``G = V^H Vbar`` and ``E_ij = 1 / (w_j - w_i)``.
+    """
     w, v = out[0], out[1]
     wb, vb = ct[0], ct[1]
     if wb is None and vb is None:

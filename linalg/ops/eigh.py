@@ -13,7 +13,19 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    adjoint, all_finite, batch_first, cols_of, counter, eps, filled, flat, info_of, nan_where, padded, random, rows_of,
+    adjoint,
+    all_finite,
+    batch_first,
+    cols_of,
+    counter,
+    eps,
+    filled,
+    flat,
+    info_of,
+    nan_where,
+    padded,
+    random,
+    rows_of,
     scaled,
 )
 from rlx.linalg.ops.jacobi import SWEEPS, identity, rotate_columns, rotate_rows, rotation
@@ -47,7 +59,7 @@ def symmetric(a: Array) -> Array:
 
 
 def _jacobi(a: Array) -> tuple[Array, Array, Array]:
-    b, n = a.shape[:2]
+    n = a.shape[1]
     h = (n + 1) // 2
     x, v = padded(a, 2 * h, 2 * h), identity(a, 2 * h)
     i = counter(h, a)

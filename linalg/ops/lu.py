@@ -13,8 +13,26 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    PANEL, adjoint, batch_first, batch_rows, cols_of, counter, filled, flat, graded, nan_where, padded, permute_rows,
-    put_cols, put_rows, random, rows_of, take_col, take_cols, take_row, take_rows,
+    PANEL,
+    adjoint,
+    batch_first,
+    batch_rows,
+    cols_of,
+    counter,
+    filled,
+    flat,
+    graded,
+    nan_where,
+    padded,
+    permute_rows,
+    put_cols,
+    put_rows,
+    random,
+    rows_of,
+    take_col,
+    take_cols,
+    take_row,
+    take_rows,
 )
 from rlx.linalg.ops.triangular import ADJOINT, forward, solve_lower, solve_upper, triangular
 

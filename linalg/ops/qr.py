@@ -12,8 +12,24 @@ from rlx.array.build import cast
 from rlx.array.define import op_named
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    PANEL, adjoint, batch_first, cols_of, counter, eye_like, filled, flat, graded, padded, panels, put_cols, random,
-    rows_of, scaled, take_col, take_cols, take_row,
+    PANEL,
+    adjoint,
+    batch_first,
+    cols_of,
+    counter,
+    eye_like,
+    filled,
+    flat,
+    graded,
+    padded,
+    panels,
+    put_cols,
+    random,
+    rows_of,
+    scaled,
+    take_col,
+    take_cols,
+    take_row,
 )
 from rlx.linalg.ops.triangular import forward, solve_upper
 

@@ -13,8 +13,21 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    adjoint, all_finite, batch_first, cols_of, counter, eps, eye_like, filled, flat, info_of, nan_where, padded, random,
-    rows_of, scaled,
+    adjoint,
+    all_finite,
+    batch_first,
+    cols_of,
+    counter,
+    eps,
+    eye_like,
+    filled,
+    flat,
+    info_of,
+    nan_where,
+    padded,
+    random,
+    rows_of,
+    scaled,
 )
 from rlx.linalg.ops.eigh import columns
 from rlx.linalg.ops.jacobi import SWEEPS, identity, rotate_columns, rotation
@@ -157,7 +170,8 @@ def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]
     # 1/(s_j^2 - s_i^2), the difference taken before the squares.
     down = _over(s[..., None, :] - s[..., :, None], s) / _nonzero(s[..., None, :] + s[..., :, None])
     down = cast(down, u.dtype)
-    inner = rlx.where(on, cast(sb, u.dtype)[..., None, :], 0) if sb is not None else rlx.where(on, wide[..., None, :] * 0, 0)
+    diagonal = wide * 0 if sb is None else cast(sb, u.dtype)
+    inner = rlx.where(on, diagonal[..., None, :], 0)
     outside = None
     if ub is not None:
         gu = rlx.matmul(adjoint(u), ub)
@@ -218,7 +232,8 @@ svdvals.batch(batch_first(svdvals, 2))
 
 @svdvals.samples
 def _() -> list[Sample]:
-    return [Sample(s.args, {}, s.name, s.edge, s.grad, s.tolerance) for s in svd.all_samples() if not s.attrs.get("full")]
+    return [Sample(s.args, {}, s.name, s.edge, s.grad, s.tolerance) for s in svd.all_samples()
+            if not s.attrs.get("full")]
 
 
 @svd.samples

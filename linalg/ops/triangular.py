@@ -11,8 +11,22 @@ from rlx.array.array import Array
 from rlx.array.define import op_named
 from rlx.ir.op import Sample
 from rlx.linalg.ops.common import (
-    PANEL, UNROLL, adjoint, batch_first, cols_of, counter, eye_like, filled, flat, padded, panels, put_rows, random,
-    rows_of, take_row, take_rows,
+    PANEL,
+    UNROLL,
+    adjoint,
+    batch_first,
+    cols_of,
+    counter,
+    eye_like,
+    filled,
+    flat,
+    padded,
+    panels,
+    put_rows,
+    random,
+    rows_of,
+    take_row,
+    take_rows,
 )
 from rlx.ops.index import gather
 

@@ -41,7 +41,7 @@ def first(x: Any) -> Any:
 def test_the_three_modes(name: str) -> None:
     f, a, index, number = FAILING[name]
     pending = first(f(a)) + 1  # nobody looks yet
-    with pytest.raises(la.LinAlgError, match=f"matrix {index} of the batch.*1 of {len(a)} failed") as e:
+    with pytest.raises(la.LinAlgError, match=rf"matrix {index} of the batch.*1 of {len(a)} failed") as e:
         np.asarray(pending)
     assert "test_errors.py" in e.value.where and e.value.why and e.value.do
     with pytest.raises(np.linalg.LinAlgError):  # still there for the next who looks
@@ -61,7 +61,7 @@ def test_what_succeeds_raises_nothing(name: str) -> None:
 
 
 def test_one_matrix_has_no_index() -> None:
-    with pytest.raises(la.LinAlgError, match="^the matrix is singular"):
+    with pytest.raises(la.LinAlgError, match=r"^the matrix is singular"):
         np.asarray(la.inv(np.zeros((2, 2))))
 
 

@@ -57,9 +57,11 @@ CASES: dict[str, tuple[Any, Any]] = {
     "empty svd": (lambda: la.svdvals(np.zeros((0, 3))), lambda: np.linalg.svdvals(np.zeros((0, 3)))),
     "cho_solve": (lambda: la.cho_solve(la.cho_factor(S), B), lambda: np.linalg.solve(S, B)),
     "cho_solve lower": (lambda: la.cho_solve(la.cho_factor(S, lower=True), V), lambda: np.linalg.solve(S, V)),
-    **{f"norm {o}": (lambda o=o: la.norm(C, o, axis=(1, 2)), lambda o=o: np.linalg.norm(C, o, axis=(1, 2))) for o in NORMS},
+    **{f"norm {o}": (lambda o=o: la.norm(C, o, axis=(1, 2)), lambda o=o: np.linalg.norm(C, o, axis=(1, 2)))
+       for o in NORMS},
     **{f"vector norm {o}": (lambda o=o: la.norm(C, o, axis=1, keepdims=True),
-                            lambda o=o: np.linalg.norm(C, o, axis=1, keepdims=True)) for o in (None, 0, 1, 2.5, -1, np.inf)},
+                            lambda o=o: np.linalg.norm(C, o, axis=1, keepdims=True))
+       for o in (None, 0, 1, 2.5, -1, np.inf)},
     **{f"cond {o}": (lambda o=o: la.cond(S, o), lambda o=o: np.linalg.cond(S, o)) for o in NORMS},
 }
 
