@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class Report:
             if r.path == FREE and not free:
                 continue
             declined = "; ".join(f"{c} declined: {why}" for c, why in r.declined)
-            shown[("  " * r.depth + r.op, r.types, r.path, r.by, r.where.short, declined)] += 1
+            shown[("  " * r.depth + r.op, _brief(r.types), r.path, r.by, r.where.short, declined)] += 1
         head = ("op", "type", "path", "by", "line")
         rows = [(k[0] + (f" x{n}" if n > 1 else ""), *k[1:]) for k, n in shown.items()]
         width = [max(len(h), *(len(r[i]) for r in rows), 0) if rows else len(h) for i, h in enumerate(head)]
@@ -69,3 +70,12 @@ class Report:
         return "\n".join(lines)
 
     __str__ = table
+
+
+def _brief(types: str, width: int = 56) -> str:
+    """Types that fit a column: of a long signature the first operand and how many there are."""
+    if len(types) <= width or " -> " not in types:
+        return types
+    args, outs = (re.split(r", (?![^\[]*\])", part) for part in types.split(" -> ", 1))
+    shown = [parts[0] if len(parts) == 1 else f"{parts[0]} and {len(parts) - 1} more" for parts in (args, outs)]
+    return " -> ".join(shown)
