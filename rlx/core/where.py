@@ -37,6 +37,8 @@ class Where:
 
 
 UNKNOWN = Where("", 0)
+#: The tools are programs that use rlx: their lines are a user's.
+_TOOLS = os.path.join(_HOME, "tools") + os.sep
 _cache: dict[tuple[object, int], Where] = {}
 _internal: dict[str, bool] = {}
 
@@ -44,7 +46,7 @@ _internal: dict[str, bool] = {}
 def _is_internal(file: str) -> bool:
     known = _internal.get(file)
     if known is None:
-        known = _internal[file] = file.startswith(INTERNAL) or file.startswith("<frozen")
+        known = _internal[file] = file.startswith(("<frozen", *INTERNAL)) and not file.startswith(_TOOLS)
     return known
 
 
