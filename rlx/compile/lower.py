@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlx.compile import nest_tile
 from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes, stages
 from rlx.compile.grid import Grid
 from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
 from rlx.compile.inkernel import in_kernel
-from rlx.compile import nest_tile
 from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
@@ -69,7 +69,8 @@ class _Lowering:
 
     # Graphs
 
-    def graph(self, g: Graph, given: dict[Value, str], targets: Sequence[str], carried: dict[Value, int]) -> list[L.Step]:
+    def graph(self, g: Graph, given: dict[Value, str], targets: Sequence[str],
+              carried: dict[Value, int]) -> list[L.Step]:
         """Steps that leave output k in ``targets[k]``.
 
         ``carried`` maps an input to the output that takes its place in the next iteration: when every read of the input
@@ -198,7 +199,8 @@ class _Lowering:
         zero = L.const(0, self.index)
         fills = [L.For("i", zero, L.const(sizes_count(v), self.index), 1, L.SERIAL,
                        (L.Store(naming.of(v), index, identity(reduce_kind(v.node), v.dtype)),)) for v in reduced]
-        return self._launches([naming.kernel("k", tuple(fills), "reductions of nothing")], scope, "fill") if fills else []
+        return self._launches([naming.kernel("k", tuple(fills), "reductions of nothing")], scope,
+                              "fill") if fills else []
 
     def _special(self, n: Node, scope: _Scope) -> list[L.Step]:
         if n.op == "reduce" and (0 in sizes(n.args[0])):
@@ -318,7 +320,8 @@ def without_empty(g: Graph) -> Graph:
             return n.outs
         if len(n.types) == 1 and 0 in n.types[0].shape:
             t = n.types[0]
-            zero = node("const", types=(Type(t.dtype, ()),), attrs=(("value", False if t.dtype == bool_ else 0),), where=n.where)
+            zero = node("const", types=(Type(t.dtype, ()),), attrs=(("value", False if t.dtype == bool_ else 0),),
+                        where=n.where)
             return node("broadcast", zero.outs, n.types, attrs=(("shape", t.shape),), where=n.where).outs
         return clone(n, args).outs
 

@@ -117,7 +117,8 @@ def graph_scope() -> Iterator[None]:
     """Nodes made in here belong to graphs: evaluating an equal expression outside leaves them as they are.
 
     An evaluated node becomes a buffer in place, so that all who hold it see the result. A compiled or traced graph may
-    not change under its owner; without this, ``iota(3)`` in a cached graph and a user's ``rlx.arange(3)`` would be one node.
+    not change under its owner: without this, ``iota(3)`` in a cached graph and a user's ``rlx.arange(3)`` would be one
+    node.
     """
     _scope.inside += 1
     try:
@@ -307,7 +308,7 @@ def captures(graph_outputs: Sequence[Value], inputs: Sequence[Value], level: int
 
 
 def _is_free(n: Node, known: dict[int, bool]) -> bool:
-    """Constants, and what movement and elementwise ops make of them, are copied into a sub-graph instead of captured."""
+    """Constants, and what movement and elementwise ops make of them: copied into a sub-graph instead of captured."""
     for m in postorder(n.outs):
         if id(m) not in known:
             known[id(m)] = m.op in _COPIED and all(known[id(a.node)] for a in m.args)

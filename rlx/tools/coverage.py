@@ -24,7 +24,7 @@ ORDER = (NATIVE, COMMON, REWRITTEN, FREE, REFUSED, GAP)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one sample of an op went on a device: the path, and by what (a claim, a rule, or the reason of a refusal)."""
+    """Where one sample of an op went on a device: the path, and by what (a claim, a rule, or the reason)."""
 
     op: str
     device: str

@@ -1,4 +1,4 @@
-"""Known gaps, as data: what a device does not do, for which dtype, and why. Tests skip them, the coverage table shows them."""
+"""Known gaps, as data: what a device does not do, for which dtype, and why; for the tests and the coverage table."""
 
 from __future__ import annotations
 

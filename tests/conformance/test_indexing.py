@@ -1,4 +1,4 @@
-"""NumPy indexing, reading and writing, against NumPy: random keys, eager and traced, with numbers and arrays as values."""
+"""NumPy indexing, reading and writing, against NumPy: random keys, eager and traced."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ def test_writing(case: tuple[tuple[int, ...], Any], kind: str) -> None:
     assert np.array_equal(np.asarray(original), x)
 
 
-@pytest.mark.parametrize("kind,f", [("add", np.add), ("multiply", np.multiply), ("min", np.minimum), ("max", np.maximum)])
+@pytest.mark.parametrize("kind,f", [("add", np.add), ("multiply", np.multiply), ("min", np.minimum),
+                                    ("max", np.maximum)])
 def test_updates_with_duplicates_combine(device: str, kind: str, f: np.ufunc) -> None:
     x, rows, v = np.arange(12.0).reshape(4, 3), np.array([1, 3, 1, 1]), np.arange(12.0).reshape(4, 3) - 4
     want = x.copy()
@@ -129,7 +130,8 @@ def test_updates_with_duplicates_combine(device: str, kind: str, f: np.ufunc) ->
     assert np.array_equal(np.asarray(last), x)
 
 
-@pytest.mark.parametrize("key", [4, -5, (0, 3), (slice(None), -4), np.array([0, 4]), np.array([-5]), (np.array([0]), np.array([3])),
+@pytest.mark.parametrize("key", [4, -5, (0, 3), (slice(None), -4), np.array([0, 4]), np.array([-5]),
+                                 (np.array([0]), np.array([3])),
                                  (0, 0, 0), (Ellipsis, Ellipsis), np.array([0.5])], ids=str)
 def test_out_of_bounds_raises_eager(key: Any) -> None:
     x = rlx.asarray(np.zeros((4, 3)))

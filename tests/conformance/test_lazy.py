@@ -1,4 +1,4 @@
-"""Lazy arrays: evaluated once, as a whole, from any thread; long chains neither recompile nor grow; values never change."""
+"""Lazy arrays: evaluated once, as a whole, from any thread; long chains do not grow; values never change."""
 
 from __future__ import annotations
 
@@ -208,7 +208,8 @@ def test_tracing_in_one_thread_leaves_another_eager() -> None:
 
 @pytest.mark.parametrize("mix", [lambda a, b: a + b, lambda a, b: rlx.concat([a, b]), lambda a, b: a @ b,
                                  lambda a, b: rlx.where(a > 0, b, 0), lambda a, b: rlx.jit(lambda x: x + b)(a),
-                                 lambda a, b: rlx.jit(lambda x, y: x + y)(a, b), lambda a, b: rlx.cond(a.sum() > 0, lambda: b, lambda: b)])
+                                 lambda a, b: rlx.jit(lambda x, y: x + y)(a, b), lambda a,
+                                 b: rlx.cond(a.sum() > 0, lambda: b, lambda: b)])
 def test_mixed_devices_raise(mix: Any) -> None:
     a, b = rlx.asarray(np.ones(3), device="cpu"), rlx.asarray(np.ones(3), device="python")
     with pytest.raises(DeviceError) as e:

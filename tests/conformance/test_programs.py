@@ -21,10 +21,12 @@ from rlx.ops.movement import pad_with
 
 Draw = Callable[[Any], Any]
 Step = Callable[[list[Any]], Any]
-SMALL = st.sampled_from([(), (1,), (7,), (3, 5), (1, 4), (0, 3), (2, 3, 4), (5, 1, 3), (2, 1, 1, 5), (13, 17), (33, 9), (4, 0, 2)])
+SMALL = st.sampled_from([(), (1,), (7,), (3, 5), (1, 4), (0, 3), (2, 3, 4), (5, 1, 3), (2, 1, 1, 5), (13, 17), (33, 9),
+                         (4, 0, 2)])
 LARGE = st.sampled_from([(65_537,), (211, 199), (3, 5, 2801), (40_009, 1), (1, 50_001), (7, 6101), (401, 11, 13)])
 MAX_SIZE = 200_000
-RUN = settings(max_examples=int(os.environ.get("RLX_TEST_EXAMPLES", "60")), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+RUN = settings(max_examples=int(os.environ.get("RLX_TEST_EXAMPLES", "60")), deadline=None, derandomize=True,
+               suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -45,20 +47,23 @@ def programs(draw: Draw, shapes: st.SearchStrategy[tuple[int, ...]], steps: int)
 def _step(draw: Draw, pool: list[tuple[int, ...]]) -> tuple[str, tuple[int, ...], Step]:
     k = draw(st.integers(max(len(pool) - 4, 0), len(pool) - 1))
     shape = pool[k]
-    kinds = [_unary, _binary, _binary, _reshape, _permute, _slice, _pad, _concat, _reduce, _flip, _broadcast, _against_reduced,
+    kinds = [_unary, _binary, _binary, _reshape, _permute, _slice, _pad, _concat, _reduce, _flip, _broadcast,
+             _against_reduced,
              _take, _scan, _sort]
     kind = draw(st.sampled_from(kinds if shape else [_unary, _binary, _broadcast, _reshape]))
     return (f"{kind.__name__}({k})", *kind(draw, pool, k, shape))
 
 
 def _unary(draw: Draw, pool: Any, k: int, shape: Any) -> Any:
-    f = draw(st.sampled_from([lambda x: -x, abs, lambda x: x + 3, lambda x: rlx.minimum(x, 5), lambda x: rlx.where(x > 2, x, -x),
+    f = draw(st.sampled_from([lambda x: -x, abs, lambda x: x + 3, lambda x: rlx.minimum(x, 5),
+                              lambda x: rlx.where(x > 2, x, -x),
                               lambda x: rlx.clip(x, -7, 7), lambda x: rlx.sign(x)]))
     return shape, lambda v: f(v[k])
 
 
 def _binary(draw: Draw, pool: Any, k: int, shape: Any) -> Any:
-    f = draw(st.sampled_from([rlx.add, rlx.subtract, rlx.maximum, rlx.minimum, lambda x, y: rlx.where(x < y, x, y - x)]))
+    f = draw(st.sampled_from([rlx.add, rlx.subtract, rlx.maximum, rlx.minimum, lambda x,
+                              y: rlx.where(x < y, x, y - x)]))
     fits = [i for i, s in enumerate(pool) if s == shape or _together(s, shape) is not None]
     j = draw(st.sampled_from(fits))
     return np.broadcast_shapes(pool[j], shape), lambda v: f(v[k], v[j])
@@ -162,7 +167,9 @@ def _take(draw: Draw, pool: Any, k: int, shape: Any) -> Any:
     if n == 0:
         return shape, lambda v: v[k] - 1
     rows = np.array(draw(st.lists(st.integers(-n, n - 1), min_size=0, max_size=5)), np.int64)
-    return (*shape[:axis], len(rows), *shape[axis + 1:]), lambda v: rlx.take(v[k], rlx.asarray(rows, device=v[k].device), axis=axis)
+    return (*shape[:axis], len(rows), *shape[axis + 1:]), lambda v: rlx.take(v[k],
+                                                                             rlx.asarray(rows, device=v[k].device),
+                                                                             axis=axis)
 
 
 def _scan(draw: Draw, pool: Any, k: int, shape: Any) -> Any:
@@ -226,7 +233,8 @@ def test_another_device(device: str) -> None:
         some()
 
 
-@pytest.mark.parametrize("chain", [((6, 4), (3, 8), (24,), (2, 3, 4)), ((0, 5), (5, 0), (0,)), ((1, 6, 1), (6,), (3, 2)),
+@pytest.mark.parametrize("chain", [((6, 4), (3, 8), (24,), (2, 3, 4)), ((0, 5), (5, 0), (0,)),
+                                   ((1, 6, 1), (6,), (3, 2)),
                                    ((210, 200), (200, 210), (42_000,), (7, 6000), (5, 7, 1200))])
 def test_reshape_chains_with_work_between(chain: tuple[tuple[int, ...], ...]) -> None:
     x = np.arange(prod(chain[0]), dtype=np.float64).reshape(chain[0])

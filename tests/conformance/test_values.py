@@ -42,7 +42,8 @@ def run(group: Sequence[Case], device: str, dispatch: str | None = None) -> list
     """The outputs of the pack as one jitted program; when that fails, the first case that fails alone is named."""
     with rlx.flags(device=device):
         try:
-            return rlx.jit(C.function(group, device), device=device, dispatch=dispatch)([c.arrays(device) for c in group])
+            return rlx.jit(C.function(group, device), device=device,
+                           dispatch=dispatch)([c.arrays(device) for c in group])
         except Exception as error:
             for c in group:
                 try:

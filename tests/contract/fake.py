@@ -1,4 +1,4 @@
-"""A third-party device for tests: the interpreter with capabilities, claims and rules of our choice, found as a plug-in."""
+"""A third-party device for tests: the interpreter with capabilities and claims of our choice, found as a plug-in."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class _Run(Executable):
 def claim(op: str, f: Callable[..., Any], accepts: Callable[[Call], str | None] = lambda call: None,
           name: str = "") -> Claim:
     """A claim that runs ``f(*arrays, **attrs)``."""
-    return Claim(name or f"fake_{op}", op, f"libfake.{op}", accepts, lambda attrs: lambda *a: (f(*a, **attrs),), "For tests.")
+    return Claim(name or f"fake_{op}", op, f"libfake.{op}", accepts, lambda attrs: lambda *a: (f(*a, **attrs),),
+                 "For tests.")
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, made: FakeDevice) -> None:

@@ -214,7 +214,8 @@ def test_explain_for_another_device(fake: FakeDevice) -> None:
     assert own(rlx.explain(lambda x: rlx.softmax(x), rlx.asarray(X), device="cpu"), "softmax").path == COMMON
 
 
-def test_the_report_is_printed_when_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_is_printed_when_asked_for(monkeypatch: pytest.MonkeyPatch,
+                                              capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("RLX_DISPATCH_REPORT", "1")
     rlx.jit(lambda x: rlx.exp(x) * 1.2345)(rlx.asarray(X))
     printed = capsys.readouterr().err

@@ -67,7 +67,8 @@ def _not_differentiable() -> None:
 CASES: dict[str, tuple[Callable[[], None], type[Exception]]] = {
     "DeviceError": (_device, RuntimeError), "DTypeError": (_dtype, TypeError), "ShapeError": (_shape, ValueError),
     "IndexOutOfBounds": (_index, IndexError), "ValueIssue": (_value, ValueError), "TraceError": (_trace, TypeError),
-    "CompileError": (_compile, RuntimeError), "FormatError": (_format, ValueError), "VerifyError": (_verify, RuntimeError),
+    "CompileError": (_compile, RuntimeError), "FormatError": (_format, ValueError),
+                                                                "VerifyError": (_verify, RuntimeError),
     "NotDifferentiableError": (_not_differentiable, TypeError),
 }
 #: Raised by solvers only when the caller asks; its own tests are beside them.
@@ -75,7 +76,8 @@ ELSEWHERE = {"SolverError": ArithmeticError}
 
 
 def test_every_class_is_here() -> None:
-    classes = {n for n, c in vars(errors).items() if inspect.isclass(c) and issubclass(c, RlxError) and c is not RlxError}
+    classes = {n for n, c in vars(errors).items() if inspect.isclass(c) and issubclass(c, RlxError)
+               and c is not RlxError}
     assert classes == {*CASES, *ELSEWHERE}
 
 

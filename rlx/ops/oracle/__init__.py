@@ -1,4 +1,4 @@
-"""Oracles and samples of the primitives that have no row in a table: conversion, movement, index, contraction, control."""
+"""Oracles and samples of the primitives that have no row in a table."""
 
 from rlx.ops.oracle import contraction, control, conversion, index, movement
 

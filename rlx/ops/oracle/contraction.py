@@ -37,23 +37,30 @@ def _() -> list[Sample]:
     plain = {"contract": ((1,), (0,)), "batch": NONE}
     out = [Sample((values((5, 7), d, 1), values((7, 6), d, 2)), plain, d) for d in NUMBERS]
     cases: list[tuple[str, Any, Any, Axes, Axes]] = [
-        ("inner", (9,), (9,), ((0,), (0,)), NONE), ("outer", (4,), (5,), NONE, NONE), ("matvec", (4, 9), (9,), ((1,), (0,)), NONE),
+        ("inner", (9,), (9,), ((0,), (0,)), NONE), ("outer", (4,), (5,), NONE, NONE),
+                                                     ("matvec", (4, 9), (9,), ((1,), (0,)), NONE),
         ("vecmat", (9,), (9, 4), ((0,), (0,)), NONE), ("left transposed", (7, 5), (7, 6), ((0,), (0,)), NONE),
-        ("right transposed", (5, 7), (6, 7), ((1,), (1,)), NONE), ("batch", (3, 4, 5), (3, 5, 6), ((2,), (1,)), ((0,), (0,))),
+        ("right transposed", (5, 7), (6, 7), ((1,), (1,)), NONE),
+                                                     ("batch", (3, 4, 5), (3, 5, 6), ((2,), (1,)), ((0,), (0,))),
         ("batch inside", (4, 3, 5), (5, 6, 3), ((2,), (0,)), ((1,), (2,))),
         ("two batches", (2, 3, 4, 5), (3, 2, 5, 6), ((3,), (2,)), ((0, 1), (1, 0))),
-        ("two contracted", (4, 5, 6), (6, 5, 3), ((1, 2), (1, 0)), NONE), ("all contracted", (4, 5), (4, 5), ((0, 1), (0, 1)), NONE),
+        ("two contracted", (4, 5, 6), (6, 5, 3), ((1, 2), (1, 0)), NONE),
+                                                     ("all contracted", (4, 5), (4, 5), ((0, 1), (0, 1)), NONE),
         ("one", (1, 1), (1, 1), ((1,), (0,)), NONE), ("no rows", (0, 4), (4, 3), ((1,), (0,)), NONE),
-        ("nothing summed", (3, 0), (0, 4), ((1,), (0,)), NONE), ("no batch", (0, 2, 3), (0, 3, 2), ((2,), (1,)), ((0,), (0,))),
-        ("larger", (70, 65), (65, 33), ((1,), (0,)), NONE), ("batched inner", (6, 9), (6, 9), ((1,), (1,)), ((0,), (0,)))]
+        ("nothing summed", (3, 0), (0, 4), ((1,), (0,)), NONE),
+                                                     ("no batch", (0, 2, 3), (0, 3, 2), ((2,), (1,)), ((0,), (0,))),
+        ("larger", (70, 65), (65, 33), ((1,), (0,)), NONE),
+                                                     ("batched inner", (6, 9), (6, 9), ((1,), (1,)), ((0,), (0,)))]
     for name, a, b, contract, batch in cases:
         empty = 0 in a or 0 in b
-        out.append(Sample((values(a, "float64", 3), values(b, "float64", 4)), {"contract": contract, "batch": batch}, name,
+        out.append(Sample((values(a, "float64", 3), values(b, "float64", 4)), {"contract": contract, "batch": batch},
+                          name,
                           edge=empty, grad=not empty))
     return out
 
 
-_FOLD: dict[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+_FOLD: dict[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum,
+                         "and": np.bitwise_and,
                          "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
@@ -72,7 +79,7 @@ def _() -> list[Sample]:
     out = []
     for kind in _FOLD:
         dtypes = [d for d in REALS if np.dtype(d).kind in "biu"] if kind in ("and", "or", "xor") else \
-            [d for d in (NUMBERS if kind in ("sum", "prod") else REALS)]
+            list(NUMBERS if kind in ("sum", "prod") else REALS)
         out += [Sample((values((4, 7), d, 1, -2, 3),), {"kind": kind, "axes": (1,)}, f"{kind}-{d}") for d in dtypes]
         d = "int32" if kind in ("and", "or", "xor") else "float64"
         for name, shape, axes in (("columns", (6, 5), (0,)), ("all", (6, 5), (0, 1)), ("outside", (2, 3, 4), (0, 2)),
@@ -82,7 +89,8 @@ def _() -> list[Sample]:
                               edge=0 in shape, grad=0 not in shape))
     nothing = [Sample((values((3, 0), d),), {"kind": k, "axes": (1,)}, f"{k}-{d}-empty", True, False)
                for k, d in (("sum", "float64"), ("prod", "float64"), ("sum", "int64"), ("or", "bool"), ("and", "bool"))]
-    nothing += [Sample((values(s, "float64"),), {"kind": k, "axes": a}, f"{k}-{n}", True, False) for k in ("sum", "prod")
+    nothing += [Sample((values(s, "float64"),), {"kind": k, "axes": a}, f"{k}-{n}", True, False)
+                for k in ("sum", "prod")
                 for n, s, a in (("no rows", (0, 5), (0,)), ("no elements", (0,), (0,)), ("no matrix", (0, 4), (0, 1)),
                                 ("no planes", (3, 0, 5), (1,)), ("no columns", (3, 4, 0), (0,)))]
     nan = np.array([[1.0, np.nan, 2.0], [np.inf, -np.inf, 0.0], [-0.0, 0.0, -0.0]])
@@ -107,8 +115,10 @@ def _() -> list[Sample]:
     at = np.array([0, 3, 3, 4, 9, 9])
     out = []
     for kind in ("sum", "prod", "min", "max"):
-        for d in ("int32", "int64", "uint8", "float32", "float64", *(("complex128",) if kind in ("sum", "prod") else ())):
-            out.append(Sample((values((9,), d, 1, -2, 3), at), {"kind": kind}, f"{kind}-{d}", grad=kind in ("sum", "prod")))
+        for d in ("int32", "int64", "uint8", "float32", "float64",
+                  *(("complex128",) if kind in ("sum", "prod") else ())):
+            out.append(Sample((values((9,), d, 1, -2, 3), at), {"kind": kind}, f"{kind}-{d}",
+                              grad=kind in ("sum", "prod")))
     return [*out, Sample((values((9, 4), "float64", 2), at.astype(np.int32)), {"kind": "sum"}, "rows"),
             Sample((values((9, 4), "float64", 2), at.astype(np.uint32)), {"kind": "max"}, "rows-max", grad=False),
             Sample((values((0,), "float64"), np.array([0, 0, 0])), {"kind": "sum"}, "all empty", True, False),
@@ -154,7 +164,8 @@ def _(*xs: Any, axis: int, descending: bool) -> Any:
         row = keys[line].tolist()
         nan = [i for i, v in enumerate(row) if v != v]
         rest = sorted((i for i, v in enumerate(row) if v == v), key=lambda i: -int(row[i]) if isinstance(row[i], bool)
-                      else -row[i]) if descending else sorted((i for i, v in enumerate(row) if v == v), key=lambda i: row[i])
+                      else -row[i]) if descending else sorted((i for i, v in enumerate(row) if v == v),
+                                                              key=lambda i: row[i])
         for o, m in zip(out, moved, strict=True):
             o[line] = m[line][rest + nan]
     return tuple(np.moveaxis(o, -1, axis) for o in out)
@@ -169,14 +180,17 @@ def _() -> list[Sample]:
         out += [Sample((keys, np.arange(13)), a, f"{d}-{n}", grad=False) for n, a in (("up", up), ("down", down))]
     nan = np.array([2.0, np.nan, -0.0, np.inf, 0.0, -np.inf, np.nan, 2.0])
     for d in ("float32", "float64"):
-        out += [Sample((nan.astype(d), np.arange(8)), a, f"{d}-nan-{n}", True, False) for n, a in (("up", up), ("down", down))]
+        out += [Sample((nan.astype(d), np.arange(8)), a, f"{d}-nan-{n}", True, False) for n,
+                a in (("up", up), ("down", down))]
     for name, shape, axis in (("rows", (3, 7), 1), ("columns", (7, 3), 0), ("middle", (2, 5, 3), 1), ("one", (3, 1), 1),
                               ("empty", (3, 0), 1), ("no lines", (0, 3), 1), ("long", (2, 65), 1)):
         x = np.random.default_rng(4).permutation(math.prod(shape)).reshape(shape).astype("float64")
         out.append(Sample((x, values(shape, "int32", 5)), {"axis": axis, "descending": False}, name, edge=0 in shape,
                           grad=False))
-        out.append(Sample((x,), {"axis": axis, "descending": True}, f"{name}-keys", edge=0 in shape, grad=0 not in shape))
-    extremes = [Sample((np.array([np.iinfo(d).min, 0, np.iinfo(d).max, 1, np.iinfo(d).min], d), np.arange(5)), a, f"{d}-ends",
+        out.append(Sample((x,), {"axis": axis, "descending": True}, f"{name}-keys", edge=0 in shape,
+                          grad=0 not in shape))
+    extremes = [Sample((np.array([np.iinfo(d).min, 0, np.iinfo(d).max, 1, np.iinfo(d).min], d), np.arange(5)), a,
+                       f"{d}-ends",
                        True, False) for d in ("int32", "int64", "uint64") for a in (up, down)]
     few = [Sample((values((6,), "int32", 7), values((6,), d, 8)), up, f"payload-{d}", grad=False) for d in FEW]
     return out + extremes + few

@@ -39,7 +39,8 @@ I = np.int64
 # while
 
 def _collatz(n: Any) -> Any:
-    return while_loop(lambda v: v[0] != 1, lambda v: (where(v[0] % 2 == 0, v[0] // 2, 3 * v[0] + 1), v[1] + 1), (n, n * 0))
+    return while_loop(lambda v: v[0] != 1, lambda v: (where(v[0] % 2 == 0, v[0] // 2, 3 * v[0] + 1), v[1] + 1),
+                      (n, n * 0))
 
 
 def _collatz_plain(n: Any) -> Any:
@@ -89,7 +90,8 @@ def _nested_while_plain(n: Any, step: Any) -> Any:
 
 
 _example("while", "collatz", [(I(27),), (I(1),)], _collatz, _collatz_plain)
-_example("while", "fibonacci", [(I(0), I(1), I(1000)), (I(5), I(8), I(2)), (np.float64(0), np.float64(1), np.float64(50))],
+_example("while", "fibonacci", [(I(0), I(1), I(1000)), (I(5), I(8), I(2)),
+                                (np.float64(0), np.float64(1), np.float64(50))],
          _fibonacci, _fibonacci_plain)
 _example("while", "normalize", [(values((4, 5), "float64", 1, 1, 9), np.float64(3)), (np.zeros((0, 2)), np.float64(0)),
                                 (values((6,), "float32", 2, 1, 9), np.float32(2))], _normalize, _normalize_plain)
@@ -107,7 +109,8 @@ def _branch_plain(p: Any, x: Any, y: Any) -> Any:
 
 
 def _three(i: Any, x: Any) -> Any:
-    return switch(i, (lambda a: a + 1, lambda a: a * a, lambda a: cond(a.sum() > 0, lambda b: -b, lambda b: b - x, a)), x)
+    return switch(i, (lambda a: a + 1, lambda a: a * a, lambda a: cond(a.sum() > 0, lambda b: -b, lambda b: b - x, a)),
+                  x)
 
 
 def _three_plain(i: Any, x: Any) -> Any:
@@ -126,7 +129,8 @@ def _same_plain(p: Any, x: Any) -> Any:
 
 _x, _y = values((3, 4), "float64", 1), values((3, 4), "float64", 2)
 _example("cond", "branch", [(np.bool_(True), _x, _y), (np.bool_(False), _x, _y), (I(3), _x, _y),
-                            (np.bool_(False), values((3,), "int32", 1), values((3,), "int32", 2))], _branch, _branch_plain)
+                            (np.bool_(False), values((3,), "int32", 1), values((3,), "int32", 2))], _branch,
+         _branch_plain)
 _example("cond", "three", [(I(0), _x), (I(1), _x), (I(2), np.abs(_x)), (I(2), -np.abs(_x)), (I(99), _x), (I(-4), _x)],
          _three, _three_plain)
 _example("cond", "same", [(np.bool_(True), _x), (np.bool_(False), _x)], _same, _same_plain)
@@ -219,7 +223,8 @@ def _pointer_plain(n: Any, nxt: Any, at: Any) -> Any:
 
 _abc = tuple(values((5,), "float64", k) for k in (1, 2, 3))
 _example("loop", "rotate", [(I(n), *_abc) for n in (0, 1, 2, 7)] + [(I(4), I(1), I(2), I(3))], _rotate, _rotate_plain)
-_example("loop", "stencil", [(I(n), values((9,), "float64", 4), np.float64(0.25)) for n in (0, 1, 5)], _stencil, _stencil_plain)
+_example("loop", "stencil", [(I(n), values((9,), "float64", 4), np.float64(0.25)) for n in (0, 1, 5)], _stencil,
+         _stencil_plain)
 _example("loop", "shift", [(I(3), values((6,), "float64", 5)), (I(3), np.zeros(0))], _shift, _shift_plain)
 _example("loop", "running", [(values((4, 3), "float64", 6), np.float64(1)), (np.zeros((0, 3)), np.float64(2))],
          _running, _running_plain)

@@ -71,6 +71,7 @@ def _(x: Any, *, dtype: dt.DType) -> Any:
 
 @bitcast.samples
 def _() -> list[Sample]:
-    pairs = (("float32", "int32"), ("int32", "float32"), ("float64", "uint64"), ("uint64", "float64"), ("int8", "uint8"),
+    pairs = (("float32", "int32"), ("int32", "float32"), ("float64", "uint64"), ("uint64", "float64"),
+             ("int8", "uint8"),
              ("float16", "uint16"), ("int16", "float16"), ("int64", "uint64"))
     return [Sample((values((3, 4), a, 5),), {"dtype": dt.as_dtype(b)}, f"{a}-{b}", grad=False) for a, b in pairs]

@@ -65,15 +65,19 @@ def _() -> list[Sample]:
         for d in DTYPES if kind == "set" else REALS if kind in ("min", "max") else NUMBERS:
             if d == "bool" and kind != "set":
                 continue
-            out.append(Sample((values((5,), d, 1, -3, 4), values((4,), d, 2, -3, 4), twice), {"kind": kind}, f"{kind}-{d}"))
+            out.append(Sample((values((5,), d, 1, -3, 4), values((4,), d, 2, -3, 4), twice), {"kind": kind},
+                              f"{kind}-{d}"))
     x = values((4, 3, 5), "float64", 3)
     i, j = _picks((2, 3), 4), _picks((2, 3), 3)
     out += [Sample((x, values((2, 3, 5), "float64", 4), i, j), {"kind": "add"}, "rows"),
-            Sample((x, values((6,), "float64", 4), _picks(6, 4), _picks(6, 3), _picks(6, 5)), {"kind": "set"}, "elements"),
+            Sample((x, values((6,), "float64", 4), _picks(6, 4), _picks(6, 3), _picks(6, 5)), {"kind": "set"},
+                   "elements"),
             Sample((x, values((3, 5), "float64", 5), np.array(2)), {"kind": "set"}, "one"),
-            Sample((x, values((4, 3, 5), "float64", 6), np.array([-1, 2, 4, 99])), {"kind": "add"}, "dropped", True, False),
+            Sample((x, values((4, 3, 5), "float64", 6), np.array([-1, 2, 4, 99])), {"kind": "add"}, "dropped", True,
+                   False),
             Sample((x, values((0, 3, 5), "float64"), np.zeros(0, np.int64)), {"kind": "set"}, "nothing", True, False),
-            Sample((values((0, 3), "float64"), values((2, 3), "float64"), np.array([0, 1])), {"kind": "add"}, "into empty",
+            Sample((values((0, 3), "float64"), values((2, 3), "float64"), np.array([0, 1])), {"kind": "add"},
+                   "into empty",
                    True, False),
             Sample((values((6,), "float64", 1), values((4,), "float64", 2), np.array([1, 3, 1, 0], np.uint8)),
                    {"kind": "set"}, "index-uint8")]

@@ -44,7 +44,8 @@ def _(x: Any, *, shape: Ints) -> Any:
 @reshape.samples
 def _() -> list[Sample]:
     return _samples((3, 4), {"shape": (2, 6)}, [
-        ("merge", (2, 3, 4), {"shape": (24,)}), ("split", (24,), {"shape": (3, 2, 4)}), ("ones", (1, 5, 1), {"shape": (5, 1)}),
+        ("merge", (2, 3, 4), {"shape": (24,)}), ("split", (24,), {"shape": (3, 2, 4)}),
+                                                ("ones", (1, 5, 1), {"shape": (5, 1)}),
         ("scalar", (1, 1), {"shape": ()}), ("to one", (), {"shape": (1, 1)}), ("empty", (3, 0), {"shape": (0, 7)}),
         ("mixed", (4, 6), {"shape": (3, 8)})])
 
@@ -92,7 +93,7 @@ def _() -> list[Sample]:
     return _samples((5, 6), at((1, 0), (3, 3), (1, 2)), [
         ("steps", (11, 7), at((2, 1), (3, 2), (4, 5))), ("whole", (3, 4), at((0, 0), (3, 4), (1, 1))),
         ("one", (3, 4), at((2, 3), (1, 1), (1, 1))), ("nothing", (3, 4), at((0, 1), (0, 2), (1, 1))),
-        ("empty", (0, 4), at((0, 1), (0, 2), (1, 3))), ("scalar", (), at((), (), ()))])
+        ("empty", (0, 4), at((0, 1), (0, 2), (1, 2))), ("scalar", (), at((), (), ()))])
 
 
 @pad.ref
@@ -108,12 +109,12 @@ def _(x: Any, value: Any, *, low: Ints, high: Ints) -> Any:
 @pad.samples
 def _() -> list[Sample]:
     shapes: list[tuple[str, Ints, Ints, Ints]] = [
-        ("three", (2, 3, 4), (1, 0, 2), (0, 2, 1)), ("nothing", (2, 3), (0, 0), (0, 0)), ("of empty", (0, 3), (2, 0), (1, 1)),
-        ("negative", (5, 4), (-1, 2), (2, -1)), ("crop", (5, 4), (-2, -1), (-1, -1)), ("one", (1,), (0,), (6,)),
-        ("away", (3,), (-3,), (2,))]
+        ("three", (2, 3, 4), (1, 0, 2), (0, 2, 1)), ("nothing", (2, 3), (0, 0), (0, 0)),
+                                                  ("of empty", (0, 3), (2, 0), (1, 1)),
+        ("one", (1,), (0,), (6,)), ("scalar", (), (), ())]
     out = [Sample((values((2, 3), d, 1), values((), d, 2)), {"low": (1, 0), "high": (0, 2)}, d) for d in DTYPES]
-    return out + [Sample((values(s, "float64", 3), np.array(7.5)), {"low": a, "high": b}, n, edge=0 in s or min(a) < 0,
-                         grad=0 not in s and min(a) >= 0) for n, s, a, b in shapes]
+    return out + [Sample((values(s, "float64", 3), np.array(7.5)), {"low": a, "high": b}, n, edge=0 in s,
+                         grad=0 not in s) for n, s, a, b in shapes]
 
 
 @flip.ref
@@ -174,7 +175,8 @@ def _() -> list[Sample]:
         return {"axes": axes, "size": size, "step": step, "dilation": dilation}
     out = [Sample((values((7,), d, 1),), of((0,), (3,), (2,), (1,)), d) for d in FEW]
     for name, shape, attrs in (("two axes", (2, 6, 7), of((1, 2), (2, 3), (1, 2), (1, 1))),
-                               ("dilated", (9,), of((0,), (3,), (1,), (3,))), ("whole", (4,), of((0,), (4,), (1,), (1,))),
+                               ("dilated", (9,), of((0,), (3,), (1,), (3,))),
+                               ("whole", (4,), of((0,), (4,), (1,), (1,))),
                                ("one", (5,), of((0,), (1,), (2,), (1,))), ("gaps", (10,), of((0,), (2,), (4,), (1,))),
                                ("order", (5, 6), of((1, 0), (2, 3), (1, 1), (2, 1)))):
         out.append(Sample((values(shape, "float64", 2),), attrs, name))
