@@ -8,26 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from rlx.compile.emit import Emitter
 from rlx.compile.fuse import sizes
-from rlx.compile.nest import Made
+from rlx.compile.index import Indexer
+from rlx.compile.nest import Made, Naming
 from rlx.core.dtype import bool_
 from rlx.ir import loop as L
-from rlx.ir.graph import Node
+from rlx.ir.graph import Node, Value
 from rlx.ir.loop import Expr
-
-if TYPE_CHECKING:
-    from rlx.compile.grid_special import GridSpecial
 
 #: Elements of the first sorted blocks: each element counts those before it.
 BLOCK = 16
 
 
+class Work(Protocol):
+    """What builds one kernel of one lane for each element."""
+
+    naming: Naming
+    ix: Indexer
+    em: Emitter
+    views: dict[Value, Value]
+
+    def spread(self, span: int, body: Callable[[Expr], None], notes: str, label: str = "") -> Made:
+        """A kernel of one lane for each of ``span`` positions."""
+
+    def named(self, e: Expr, extent: int) -> Expr:
+        """``e`` under a name that is known to lie in ``[0, extent)``."""
+
+    def over(self, prefix: str, start: Expr, stop: Expr, extent: int, body: Callable[[Expr], None]) -> None:
+        """``for v in range(start, stop)`` around what ``body`` emits."""
+
+
 class Sorter:
     """Builds the kernels of one sort; ``work`` gives a fresh builder for each."""
 
-    def __init__(self, node: Node, work: Callable[[], GridSpecial]) -> None:
+    def __init__(self, node: Node, work: Callable[[], Work]) -> None:
         self.node, self.work = node, work
         self.axis, self.shape = node.attr("axis"), sizes(node.args[0])
         self.length = self.shape[self.axis]
@@ -82,7 +99,7 @@ class Sorter:
         label = "_blocks" if width is None else f"_merge{width}"
         return work.spread(prod(self.shape), element, f"sort along axis {self.axis} of {list(self.shape)}", label)
 
-    def _count(self, work: GridSpecial, key: Callable[[Expr], Expr], own: Expr, i: Expr) -> Expr:
+    def _count(self, work: Work, key: Callable[[Expr], Expr], own: Expr, i: Expr) -> Expr:
         """The place of element ``i`` in its sorted block: elements before it, plus earlier ones equal to it."""
         ix, em = work.ix, work.em
         start = em.let(ix.scale(ix.div(i, BLOCK), BLOCK))
@@ -100,7 +117,7 @@ class Sorter:
         work.over("j", start, stop, self.length, step)
         return self._settled(work, rank)
 
-    def _search(self, work: GridSpecial, key: Callable[[Expr], Expr], own: Expr, i: Expr, width: int) -> Expr:
+    def _search(self, work: Work, key: Callable[[Expr], Expr], own: Expr, i: Expr, width: int) -> Expr:
         """``lo + (i - own start) + count`` where a binary search counts the sibling's elements that stand before."""
         ix, em = work.ix, work.em
         lo = em.let(ix.scale(ix.div(i, 2 * width), 2 * width))
@@ -138,7 +155,7 @@ class Sorter:
         own_start = L.select(left, ix.const(0), L.expr("sub", (mid, lo), ix.dtype))
         return self._settled(work, L.expr("sub", (rank, own_start), ix.dtype))
 
-    def _settled(self, work: GridSpecial, e: Expr) -> Expr:
+    def _settled(self, work: Work, e: Expr) -> Expr:
         """The finished rank under a name of its own."""
         name = work.em.name("n")
         work.em.here.append(L.Let(name, e))

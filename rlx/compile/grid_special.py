@@ -39,7 +39,9 @@ class GridSpecial(Special):
         self._args = args
 
     def build(self) -> list[Made]:
-        """The node's kernels."""
+        """The node's kernels; none for a result without elements."""
+        if 0 in sizes(self.node.outs[0]):
+            return []
         return {"reduce": self.column, "scan": self.scan, "scatter": self.scatter, "sort": self.sort}[self.node.op]()
 
     def spread(self, span: int, body: Callable[[Expr], None], notes: str, label: str = "") -> Made:
@@ -234,7 +236,9 @@ class GridSpecial(Special):
         n = self.node
         updates, rest = prod(sizes(n.args[2])), prod(sizes(n.args[0])[len(n.args) - 2 :])
         kind, dtype = n.attr("kind"), n.outs[0].dtype
-        if updates <= FEW_UPDATES or updates * rest == 0:
+        if updates * rest == 0:
+            return []
+        if updates <= FEW_UPDATES:
             return [self._in_order(updates, rest)]
         if kind == "set" and "atomic-max-i32" in self.caps.features:
             return self._last_wins(updates, rest)

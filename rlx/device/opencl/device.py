@@ -89,7 +89,7 @@ class OpenclDevice(Device):
         return out
 
     def load(self, program: Program) -> Executable:
-        return OpenclExecutable(Loaded(self, program))
+        return OpenclExecutable(Loaded(driver.Handles(self.cl_device, self.context, self.queue), program))
 
     def load_graph(self, graph: Any) -> Executable:
         refuse_form(self, "graph")

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.core.caps import Caps
@@ -94,6 +95,15 @@ def _features(d: Any, dtypes: frozenset[DType]) -> Iterator[str]:
             yield f"atomic-{kind}-{short}"
         if wide and float64 in dtypes:
             yield f"atomic-{kind}-f64"
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """An opened device: its context, and the one queue on which everything runs in order."""
+
+    device: Any
+    context: Any
+    queue: Any
 
 
 @contextmanager

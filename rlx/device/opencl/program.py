@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from rlx.core.errors import DeviceError, ShapeError, VerifyError
 from rlx.device.opencl import driver
 from rlx.ir import loop as L
 from rlx.render.c import launch_shape, render
-
-if TYPE_CHECKING:
-    from rlx.device.opencl.device import OpenclDevice
 
 #: Most rounds of a loop enqueued between two looks at its predicate.
 MOST_ROUNDS = 32
@@ -44,9 +41,9 @@ _COPY_SHAPE = ((16_384,), (64,))
 class Loaded:
     """A built program, its arena and constants, and the kernels of every step."""
 
-    def __init__(self, device: OpenclDevice, program: L.Program) -> None:
+    def __init__(self, device: driver.Handles, program: L.Program) -> None:
         self.device = device
-        align = max(int(device.cl_device.mem_base_addr_align) // 8, 64)
+        align = max(int(device.device.mem_base_addr_align) // 8, 64)
         self.program = place(program, align)
         self._lock = threading.Lock()
         guarded = frozenset(_guarded(self.program.steps, False))
@@ -66,7 +63,7 @@ class Loaded:
 
     def _build(self) -> Any:
         cl = driver.pyopencl()
-        d = self.device.cl_device
+        d = self.device.device
         options = ["-cl-std=CL1.2"]
         if int(d.single_fp_config) & int(cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT):
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")

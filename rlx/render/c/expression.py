@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rlx.core.dtype import DType, int32
 from rlx.core.errors import CompileError
+from rlx.ir.expand import Function
 from rlx.ir.loop import Expr
 from rlx.render.c import convert, integer
 from rlx.render.c.complexes import Value, emit_complex
@@ -326,3 +327,23 @@ def _narrow(value: float, d: DType) -> float:
             return float("nan")
         bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
         return float(np.uint32(bits).view(np.float32))
+
+
+def function_text(u: Unit, f: Function) -> str:
+    """A straight-line function as a helper's text; its rare case is a branch to a function of its own."""
+    w, scope = Writer(1), Scope()
+    scope.names.update((str(p.value), str(p.value)) for p in f.params)
+    e = Evaluator(u, w, scope, exact=True)
+    qualifier = u.d.exact or "const "
+    for name, value in f.lets:
+        t = u.d.type(register(value.dtype))
+        w.line(f"{qualifier if value.dtype.is_inexact or not u.d.exact else ''}{t} {name} = {e.value(value)};")
+        scope.names[name] = name
+    if f.rare is not None:
+        args = ", ".join(str(p.value) for p in f.params)
+        w.line(f"if ({e.value(f.rare[0])}) {{ return {u.straight(f.rare[1])}({args}); }}")
+    out = u.d.type(register(f.result.dtype))
+    w.line(f"{qualifier}{out} result = {e.value(f.result)};")
+    w.line("return result;")
+    params = ", ".join(f"{u.d.type(register(p.dtype))} {p.value}" for p in f.params)
+    return "\n".join([f"{u.d.function} {out} {f.name}({params}) {{".strip(), *w.lines, "}", ""])

@@ -8,7 +8,7 @@ from rlx.core.errors import CompileError
 from rlx.ir import loop as L
 from rlx.render.c.complexes import Value
 from rlx.render.c.dialect import Shape, Slot, register
-from rlx.render.c.expression import Evaluator, Memory, Scope, Writer
+from rlx.render.c.expression import Evaluator, Memory, Scope, Writer, function_text
 from rlx.render.c.floating import RULES as FLOAT_RULES
 from rlx.render.c.tables import DIALECTS
 from rlx.render.c.unit import Unit
@@ -31,7 +31,7 @@ def render(
             why="its entry point is main",
             do="render each kernel by itself",
         )
-    u = Unit(d, fast=fast)
+    u = Unit(d, function_text, fast=fast)
     texts = [
         _Kernel(u, k, guard).text() for k in kernels for guard in ((False, True) if k.name in guarded else (False,))
     ]
@@ -42,7 +42,9 @@ def render(
 
 def launch_shape(kernel: L.Kernel) -> Shape:
     """Workgroups and lanes of a kernel, x (the innermost loop) first."""
-    groups, lanes, body = [], [], kernel.body
+    groups: list[int] = []
+    lanes: list[int] = []
+    body = kernel.body
     while len(body) == 1 and isinstance(body[0], L.For) and body[0].kind in (L.GRID, L.BLOCK):
         (groups if body[0].kind == L.GRID else lanes).append(int(body[0].stop.value))
         body = body[0].body

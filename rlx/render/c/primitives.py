@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.core.dtype import DType, float32
 from rlx.core.errors import CompileError
-from rlx.ir.expand import Function, expansion
+from rlx.ir.expand import expansion
 from rlx.ir.prim import TRANSCENDENTAL
 from rlx.render.c import convert, floating, integer
 from rlx.render.c.dialect import register
@@ -67,35 +67,4 @@ def function(u: Unit, op: str, d: DType) -> str:
             why=f"{u.d.name} has no such function",
             do="add an expansion in rlx.ir.expand",
         )
-    return straight(u, found)
-
-
-def straight(u: Unit, f: Function) -> str:
-    """A straight-line function as a helper."""
-    return u.need(f.name, lambda: _text(u, f))
-
-
-def _text(u: Unit, f: Function) -> str:
-    from rlx.render.c.expression import Evaluator, Scope, Writer
-
-    w = Writer(1)
-    scope = Scope()
-    for p in f.params:
-        scope.names[str(p.value)] = str(p.value)
-    e = Evaluator(u, w, scope, exact=True)
-    for name, value in f.lets:
-        w.line(f"{u.d.exact}{_const(u)}{u.d.type(register(value.dtype))} {name} = {e.value(value)};")
-        scope.names[name] = name
-    if f.rare is not None:
-        other = straight(u, f.rare[1])
-        args = ", ".join(str(p.value) for p in f.params)
-        w.line(f"if ({e.value(f.rare[0])}) {{ return {other}({args}); }}")
-    out = u.d.type(register(f.result.dtype))
-    w.line(f"{u.d.exact}{_const(u)}{out} result = {e.value(f.result)};")
-    w.line("return result;")
-    params = ", ".join(f"{u.d.type(register(p.dtype))} {p.value}" for p in f.params)
-    return "\n".join([f"{u.d.function} {out} {f.name}({params}) {{".strip(), *w.lines, "}", ""])
-
-
-def _const(u: Unit) -> str:
-    return "" if u.d.exact else "const "
+    return u.straight(found)
