@@ -155,6 +155,8 @@ def _samples() -> dict[str, Sample]:
         "f16_of_f32": pointwise("f16_of_f32", lambda p: e("cast", p, dtype=float16), (x * np.float32(1e-5),),
                                 (x * np.float32(1e-5)).astype(np.float16)),
         "mul_c64": pointwise("mul_c64", lambda p: e("mul", p, p, dtype=complex64), (z,), z * z, 4),
+        "widened_ge": pointwise("widened_ge", lambda p: e("ge", e("cast", p, dtype=int64), const(5, int64), dtype=bool_),
+                                (np.arange(12, dtype=np.int32) - 3,), np.arange(12) - 3 >= 5),
         "isnan": pointwise("isnan", lambda p: e("isnan", p, dtype=bool_), (special,), np.isnan(special)),
         "not_equal_nan": pointwise("not_equal_nan", lambda p: e("ne", p, p, dtype=bool_), (special,),
                                    special != special),

@@ -34,7 +34,7 @@ class Pool:
         self.device, self.limit = device, limit
         self.usage = u.STORAGE | u.COPY_SRC | u.COPY_DST | u.INDIRECT
         self._free: dict[int, list[Any]] = {}
-        self._kept = 0
+        self._kept, self._keep = 0, KEEP  # bound here: a storage may outlive the module's names
         # Every buffer is held here: a collector that finds a storage in a cycle must not finalize its buffer too.
         self._held: dict[int, Any] = {}
         self._lock = threading.RLock()  # a collection inside a call gives storage back
@@ -58,7 +58,7 @@ class Pool:
     def give(self, capacity: int, buffer: Any) -> None:
         """Take a buffer back."""
         with self._lock:
-            if self._kept + capacity <= KEEP:
+            if self._kept + capacity <= self._keep:
                 self._kept += capacity
                 self._free.setdefault(capacity, []).append(buffer)
             else:

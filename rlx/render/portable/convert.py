@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rlx.core.dtype import DType, bool_, float32, float64, int32, uint32
+from rlx.core.dtype import DType, bool_, float32, float64, int32, int64, uint32, uint64
 from rlx.ir.loop import Expr, const, expr
 from rlx.render.portable import wide
 from rlx.render.portable.arith import ZERO, bits, cast, i, is_nan, op, pick, test, u
@@ -102,9 +102,10 @@ def _resize(x: Expr, part: DType) -> Expr:
     """Between native integers: widen by the source's sign, or keep the low bits."""
     if x.dtype.bits == part.bits:
         return expr("bitcast", (x,), part)
-    signed = int32 if part.bits == 32 and part.kind == "i" else None
-    if x.dtype.bits == 64 and signed is not None:
+    if part == int32:
         return bits(expr("cast", (x,), uint32), int32)
+    if x.dtype.kind == "i" and part == uint64:
+        return expr("bitcast", (expr("cast", (x,), int64),), uint64)
     return expr("cast", (x,), part)
 
 

@@ -135,6 +135,8 @@ def _let(r: Rewriter, name: str, e: Expr) -> None:
     parts = r.lower(e)
     if len(parts) == 1 and parts[0].dtype.kind in "iu" and r.is_natural(parts[0]):
         r.nonnegative.add(name)
+    if len(parts) == 1 and (narrow := r.narrowed(parts[0])) is not None:
+        r.widened[name] = r.name(narrow)
     r.here.extend(L.Let(k, p) for k, p in zip(_names(name, len(parts)), parts, strict=True))
 
 
