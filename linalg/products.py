@@ -105,9 +105,9 @@ def expm(x: Any, /) -> Array:
 
 def multi_dot(arrays: Sequence[Any], /) -> Array:
     """The product of a chain of matrices in the order that costs least; the first and last may be vectors."""
+    if len(arrays) < 2:
+        raise ValueIssue(f"multi_dot() of {len(arrays)} arrays", why="a product needs two", do="pass two or more")
     xs = promote(*arrays)
-    if len(xs) < 2:
-        raise ValueIssue(f"multi_dot() of {len(xs)} arrays", why="a product needs two", do="pass two or more")
     first, last = xs[0].ndim == 1, xs[-1].ndim == 1
     xs[0] = xs[0][None, :] if first else xs[0]
     xs[-1] = xs[-1][:, None] if last else xs[-1]

@@ -9,7 +9,7 @@ import rlx
 from rlx.array.array import Array
 from rlx.array.build import as_array, cast
 from rlx.core import dtype as dt
-from rlx.core.errors import ShapeError, ValueIssue
+from rlx.core.errors import ValueIssue
 from rlx.linalg.arguments import LstsqResult, SlogdetResult, eps_of, floats, right_side
 from rlx.linalg.errors import RAISE, MatrixShapeError, matrix, outcome, square
 from rlx.linalg.factor import identity_like
@@ -154,6 +154,9 @@ def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: An
 
     An array with fewer than two axes has rank 1 if any element is nonzero, else 0, as in NumPy.
     """
+    if tol is not None and rtol is not None:
+        raise ValueIssue("matrix_rank(): `tol` and `rtol` can't be both set.", why="each says which singular values count",
+                         do="pass one of them")
     (a,) = floats("matrix_rank", x)
     if a.ndim < 2:
         return cast(rlx.any(rlx.not_equal(a, 0)), dt.int64)
@@ -181,7 +184,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     if prod(shape) != prod(x.shape[:y.ndim]):
         raise MatrixShapeError(f"tensorsolve() of an array of shape {x.shape}", why="it is not square as a matrix",
                                do="the axes of b and of x need equal products")
-    return solve(x.reshape((-1, prod(shape))), y.reshape((-1,))).reshape(shape)
+    return solve(x.reshape((prod(shape), prod(shape))), y.reshape((-1,))).reshape(shape)
 
 
 def tensorinv(a: Any, ind: int = 2) -> Array:
@@ -190,7 +193,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
         raise ValueIssue(f"tensorinv() with ind={ind}", why="it counts the axes of one side", do="pass at least 1")
     (x,) = floats("tensorinv", a)
     if prod(x.shape[:ind]) != prod(x.shape[ind:]):
-        raise ShapeError(f"tensorinv() of an array of shape {x.shape}", why="it is not square as a matrix",
+        raise MatrixShapeError(f"tensorinv() of an array of shape {x.shape}", why="it is not square as a matrix",
                          do="both groups of axes need equal products")
     n = prod(x.shape[:ind])
     return inv(x.reshape((n, n))).reshape((*x.shape[ind:], *x.shape[:ind]))

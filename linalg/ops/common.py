@@ -64,7 +64,7 @@ def cols_of(n: int, like: Array) -> Array:
 
 def eye_like(a: Array, n: int, m: int | None = None) -> Array:
     """The n by m identity in the dtype of ``a``, with a batch axis of one."""
-    return cast(rlx.equal(rows_of(n, a), cols_of(m or n, a)), a.dtype)
+    return cast(rlx.equal(rows_of(n, a), cols_of(n if m is None else m, a)), a.dtype)
 
 
 def filled(a: Array, shape: Sequence[int], value: Any = 0, dtype: dt.DType | None = None) -> Array:

@@ -17,8 +17,12 @@ DTYPES = "NumPy's long double and object dtypes, which rlx does not have"
 RAW = "the mode 'raw' of qr returns LAPACK's packed reflectors, which are not public"
 #: Pattern of a test's name, and why it cannot pass. These must fail: one that passes is taken off the list.
 GAPS: dict[str, str] = {
-    **{f"TestMatrixPower::*[[]dt{i}[]]": DTYPES for i in (12, 15, 16)},
+    **{f"TestMatrixPower::test_{name}[[]dt{i}]": DTYPES for i in (12, 15, 16) for name in (
+        "large_power", "power_is_zero", "power_is_one", "power_is_two", "exceptions_non_square")},
     "TestQR::test_mode_raw": RAW, "TestQR::test_mode_all_but_economic": RAW, "TestQR::test_qr_empty*": RAW,
+    "TestMultiDot::test*_and_out": "arrays are values: there is no out=",
+    "TestLstsq::test_rcond": "the rank by rcond=-1 counts a singular value that is rounding noise, which differs",
+    "TestLstsq::test_incompatible_dims": "the same error in other words",
     "TestSolve::test_0_size*": SUBCLASS, "TestInv::test_0_size": SUBCLASS,
     "TestEigvals::test_0_size": COMPLEX, "TestEig::test_0_size": COMPLEX,
     "TestEigvals::test_types*float*": COMPLEX, "TestEig::test_types*float*": COMPLEX,
