@@ -95,15 +95,16 @@ def _(ct: Array, out: Array, x: Array) -> tuple[Array]:
 
 @REGISTRY["abs"].jvp
 def _(t: Tangents, out: Array, x: Array) -> Array:
-    return FUNCTIONS["real"](FUNCTIONS["conj"](_direction(x, out)) * filled(t[0], x))
+    tangent: Array = FUNCTIONS["real"](FUNCTIONS["conj"](_direction(x, out)) * filled(t[0], x))
+    return tangent
 
 
 def _direction(x: Array, modulus: Array) -> Array:
     """``x / |x|``, 0 at 0."""
-    if not x.dtype.is_complex:
-        return FUNCTIONS["sign"](x)
     zero = FUNCTIONS["equal"](modulus, 0)
-    return where(zero, 0, x / cast(where(zero, 1, modulus), x.dtype))
+    out: Array = FUNCTIONS["sign"](x) if not x.dtype.is_complex else where(
+        zero, 0, x / cast(where(zero, 1, modulus), x.dtype))
+    return out
 
 
 @REGISTRY["sign"].grad
@@ -123,7 +124,8 @@ def _turn(v: Array, s: Array, x: Array) -> Array | None:
     along = FUNCTIONS["real"](FUNCTIONS["conj"](s) * v)
     modulus = FUNCTIONS["abs"](x)
     zero = FUNCTIONS["equal"](modulus, 0)
-    return where(zero, 0, (v - s * cast(along, s.dtype)) / cast(where(zero, 1, modulus), s.dtype))
+    out: Array = where(zero, 0, (v - s * cast(along, s.dtype)) / cast(where(zero, 1, modulus), s.dtype))
+    return out
 
 
 # Linear primitives carry a tangent through themselves

@@ -92,14 +92,16 @@ def _single(m: Many) -> Array:
 
 def to_front(x: Array, axis: int) -> Array:
     """``x`` with an axis moved to the front."""
-    return permute_dims(x, (axis, *[i for i in range(x.ndim) if i != axis]))
+    out: Array = permute_dims(x, (axis, *[i for i in range(x.ndim) if i != axis]))
+    return out
 
 
 def from_front(x: Array, axis: int) -> Array:
     """``x`` with its axis 0 moved to ``axis`` of the result."""
     order = list(range(1, x.ndim))
     order.insert(axis, 0)
-    return permute_dims(x, order)
+    out: Array = permute_dims(x, order)
+    return out
 
 
 def _pointwise(b: Batcher, n: Node, args: list[Many]) -> list[Many]:

@@ -15,6 +15,7 @@ from rlx.array.build import broadcast
 from rlx.ir.graph import Graph, Node, postorder
 from rlx.ops.control import _while_loop, fori_loop, switch
 from rlx.ops.elementwise import equal, where
+from rlx.ops.index import gather, scatter
 from rlx.ops.movement import reshape
 from rlx.ops.reduce import any as any_of
 from rlx.ops.reduce import max as max_of
@@ -38,6 +39,16 @@ def _depends(g: Graph, on: list[bool]) -> list[bool]:
         if any(a in found for a in n.args):
             found.update(n.outs)
     return [v in found for v in g.outputs]
+
+
+def kept_or(mask: Array, new: Array, old: Array) -> Array:
+    """``new`` for the examples of the mask, else ``old``; of a written slice only the slice is chosen."""
+    n = new._value.node
+    if n.op == "scatter" and n.attr("kind") == "set" and n.args[0] is old._value and n.args[2].shape[:1] == mask.shape:
+        update, index = Array(n.args[1]), tuple([Array(i) for i in n.args[2:]])
+        return scatter(old, where(over(mask, update), update, gather(old, *index)), index, "set")
+    out: Array = where(over(mask, old), new, old)
+    return out
 
 
 def over(mask: Array, x: Array) -> Array:
@@ -87,7 +98,7 @@ def _until_all(b: Batcher, n: Node, args: list[Many], lead: int, carry: int) -> 
 
     def masked(mask: Array, values: list[Array], i: Array | None = None) -> list[Array]:
         found = b.graph(body, [*([Many(i)] if i is not None else []), *[Many(v, True) for v in values], *rest])
-        return [where(over(mask, v), b.full(m), v) for m, v in zip(found, values, strict=True)]
+        return [kept_or(mask, b.full(m), v) for m, v in zip(found, values, strict=True)]
 
     if n.op == "loop":
         counts = args[0].array

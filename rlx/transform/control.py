@@ -8,12 +8,13 @@ parts of sqrt(n) iterations, and each part is run again on the way back. A branc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isqrt, prod
+from math import isqrt
 from typing import Any
 
 from rlx.array.array import Array
 from rlx.array.build import literal, trace
 from rlx.core.dtype import int64
+from rlx.core.shape import count
 from rlx.ir.graph import Graph, Node, Type, inline
 from rlx.ops.control import _while_loop, fori_loop, switch
 from rlx.ops.creation import zeros
@@ -48,15 +49,18 @@ def bound_of(n: Node) -> int | None:
 
 
 def loop_again(n: Node, count: Array | None, head: Graph | None, rest: Arrays, body: Callable[[Array | None, Any], Any],
-               init: Any, base: Callable[[Any], Arrays]) -> Any:
-    """A loop like ``n`` over another state; ``base(state)`` are the values that the condition looks at."""
+               init: Any, base: Callable[[Any], Arrays], each: bool = False) -> Any:
+    """A loop like ``n`` over another state; ``base(state)`` are the values that the condition looks at.
+
+    ``each`` says that the new state, too, stays as it is for elements that are done.
+    """
     bound = n.attr("bound", -1)
     if n.op == "loop":
         assert count is not None
         return fori_loop(0, times(count), body, init, max_steps=None if bound < 0 else bound)
     assert head is not None
     return _while_loop(lambda s: run(head, [*base(s), *rest])[0], lambda s: body(None, s), init,
-                       None if bound < 0 else bound)
+                       None if bound < 0 else bound, each)
 
 
 def times(count: Array) -> Any:
@@ -84,8 +88,9 @@ def push_loop(pusher: Pusher, n: Node, args: list[Dual]) -> list[Dual]:
         return [o.array for o in outs], [filled(o.tangent, o.array) for o, on in zip(outs, live, strict=True) if on]
 
     count = args[0].array if lead else None
+    # A select of finished elements keeps their tangents too.
     out_values, out_tangents = loop_again(n, count, head, [d.array for d in rest], step, (values, tangents),
-                                          lambda s: s[0])
+                                          lambda s: s[0], bool(n.attr("each", False)))
     it = iter(out_tangents)
     return [Dual(o, next(it) if on else None) for o, on in zip(out_values, live, strict=True)]
 
@@ -207,7 +212,7 @@ def _record_loop(recorder: Recorder, n: Node, args: list[Noted], may_cut: bool) 
         return _unbounded(recorder, n, args, loop)
     fixed = [o is i for o, i in zip(loop.body.outputs, loop.body.inputs[loop.lead:], strict=False)]
     keep = [need and not same for need, same in zip(loop.needed(), fixed, strict=True)]
-    size = sum(prod(a.shape) * a.dtype.itemsize for a, on in zip(loop.inits, keep, strict=True) if on)
+    size = sum(count(a.shape) * a.dtype.itemsize for a, on in zip(loop.inits, keep, strict=True) if on)
     if may_cut and n.op == "loop" and n.args[0].node.op == "const" and bound >= 16 and size * bound > KEEP_LIMIT:
         return _record_parts(recorder, loop, args, bound)
     outs, stacks, steps = _keep(loop, keep, bound)

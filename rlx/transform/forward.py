@@ -106,7 +106,8 @@ def push_scale(t: Array, partial: Any, guard: bool) -> Array | None:
             return None
         return t if partial == 1 else -t if partial == -1 else t * partial
     p = cast(partial, t.dtype)
-    return t * (where(isfinite(p) | (t != 0), p, 0) if guard else p)
+    out: Array = t * (where(isfinite(p) | (t != 0), p, 0) if guard else p)
+    return out
 
 
 def transposed(n: Node, grad: Callable[..., Any], tangents: list[Array | None], outs: list[Array],

@@ -156,7 +156,7 @@ def _solver(solve: Solve, map_: Closed, rhs: Arrays, structure: Tree, turned: bo
         if not turned:
             return unflatten(structure, run(graph, [*xs, *extra]))
         on = [True] * len(xs) + [False] * len(extra)
-        got = pull_graph(graph, [*[zeros_as(x) for x in xs], *extra], on, xs)
+        got = pull_graph(graph, [*[zeros_as(x) for x in xs], *extra], on, list(xs))
         return unflatten(structure, [filled(c, x) for c, x in zip(got, xs, strict=False)])
     return _close(lambda *b: solve(matvec, unflatten(structure, list(b))), rhs)
 
@@ -305,7 +305,8 @@ def normal_cg(g: MatVec, y: Any, rtol: float | None = None) -> Any:
     first = _dot(z, z)
 
     def more(s: Any) -> Array:
-        return (s[4] > tol * tol * first) & (s[5] < limit)
+        going: Array = (s[4] > tol * tol * first) & (s[5] < limit)
+        return going
 
     def step(s: Any) -> Any:
         x, r, _, p, rho, i = s
@@ -343,7 +344,8 @@ def fixed_point(f: Callable[[Any], Any], initial: Any, *, rtol: float = 1e-10, m
         def more(s: Any) -> Array:
             old, new = s
             diff = [abs_of(a - b) for a, b in zip(new, old, strict=True)]
-            return sqrt(_dot(diff, diff)) > rtol * sqrt(_dot(new, new))
+            moving: Array = sqrt(_dot(diff, diff)) > rtol * sqrt(_dot(new, new))
+            return moving
         return unflatten(structure, while_loop(more, lambda s: (s[1], apply(s[1])), (xs, apply(xs)),
                                                max_steps=max_steps)[1])
 

@@ -94,7 +94,8 @@ def accumulate(total: Array | None, ct: Array) -> Array:
     if _sparse(ct):
         n = ct._value.node
         return emit1("scatter", total, *[Array(a) for a in n.args[1:]], kind="add")
-    return total + ct
+    out: Array = total + ct
+    return out
 
 
 def _sparse(x: Array) -> bool:
@@ -217,7 +218,8 @@ def scale(ct: Array, partial: Any, guard: bool) -> Array | None:
             return None
         return ct if partial == 1 else -ct if partial == -1 else ct * partial
     p = cast(conj(partial), ct.dtype)
-    return ct * (where(isfinite(p) | (ct != 0), p, 0) if guard else p)
+    out: Array = ct * (where(isfinite(p) | (ct != 0), p, 0) if guard else p)
+    return out
 
 
 #: Operations with sub-graphs or rules of their own; filled by the modules that know them.

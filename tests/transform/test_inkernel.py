@@ -101,6 +101,16 @@ def test_each_element_stops_by_itself():
     assert rlx.jit(picture)(re, im).numpy()[::13, ::13].tolist() == one
 
 
+def test_tangents_of_elements_that_stop_by_themselves():
+    def newton(a):
+        return rlx.while_loop(lambda s: rlx.abs(s * s - a) > 1e-10, lambda s: 0.5 * (s + a / s), a)
+    a = np.linspace(0.5, 9.0, 150)
+    same(lambda a: rlx.jvp(rlx.vmap(newton), (a,), (a * 0 + 1,)), a)
+    same(lambda a: rlx.vmap(lambda a: rlx.jvp(newton, (a,), (rlx.ones_like(a),)))(a), a)
+    np.testing.assert_allclose(np.asarray(rlx.jvp(rlx.vmap(newton), (a,), (a * 0 + 1,))[1]), 0.5 / np.sqrt(a),
+                               rtol=1e-4)
+
+
 def test_scan_writes_its_results_through():
     def f(x, u):
         return rlx.scan(lambda c, a: (c * 0.9 + a, rlx.sin(c)), x, u)
