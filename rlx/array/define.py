@@ -68,7 +68,7 @@ class OpFunction(Op):
         rest = dict(attrs)
         layout = rest.pop("layout", tuple((n, -1) for n in self.operands))
         it = iter(arrays)
-        values: dict[str, Any] = {n: None for n in self.operands}
+        values: dict[str, Any] = dict.fromkeys(self.operands)
         for name, count in layout:
             values[name] = next(it) if count < 0 else [next(it) for _ in range(count)]
         values.update(rest)
@@ -180,8 +180,8 @@ def apply(made: Op, args: Sequence[Any], attrs: dict[str, Any], device: str | No
 def public(f: Callable[..., Any]) -> Callable[..., Any]:
     """A public function made of ops: it has no node of its own. Array methods find it by name.
 
-    Where it has nothing to do and gives back its argument, its caller gets a box of its own, so that a later ``x[i] = v``
-    on one is never seen through the other.
+    Where it has nothing to do and gives back its argument, its caller gets a box of its own, so that a later
+    ``x[i] = v`` on one is never seen through the other.
     """
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -126,7 +126,7 @@ def _capsule(x: Any, dl_device: tuple[int, int] | None, copy: bool | None) -> An
         return x.__dlpack__(max_version=(1, 0), dl_device=dl_device, copy=copy)
     except TypeError:
         if dl_device is not None:
-            raise BufferError(f"a {type(x).__name__} on another device cannot be brought to the host by DLPack") from None
+            raise BufferError(f"a {type(x).__name__} on another device cannot come to the host by DLPack") from None
         return x.__dlpack__()
 
 
@@ -145,7 +145,8 @@ def array_ufunc(x: Array, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...],
         result = _function(f"numpy.{name}", name)(*inputs)
         return result if dtype is None else result.astype(dtype)
     if method == "reduce" and name in _REDUCTIONS:
-        kwargs = {k: v for k, v in kwargs.items() if (k in ("axis", "dtype", "keepdims") and v is not None) or k == "axis"}
+        kwargs = {k: v for k,
+                  v in kwargs.items() if (k in ("axis", "dtype", "keepdims") and v is not None) or k == "axis"}
         kwargs.setdefault("axis", 0)
         return FUNCTIONS[_REDUCTIONS[name]](*inputs, **kwargs)
     if method == "accumulate" and name in ("add", "multiply"):

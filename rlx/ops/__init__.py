@@ -25,6 +25,7 @@ from rlx.ops import (
 from rlx.ops import aliases  # isort: skip  (names of what the others define)
 
 __all__ = [
-    "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "index", "io", "linear",
+    "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "index",
+    "io", "linear",
     "manipulate", "movement", "numeric", "padding", "reduce", "searching", "sets", "statistics",
 ]

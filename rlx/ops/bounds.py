@@ -1,8 +1,8 @@
 """Indices that are known to lie within their axis, and a watch on those that are not.
 
 Of an index in a traced function the values are not known where it is used: :func:`watch_bounds` proves from the
-expression that it is in bounds, or puts a watch on it. A watch costs one count in the program; where it is not zero, the
-call of the compiled function raises :class:`IndexOutOfBounds` at the line of the index. In the body of a loop on the
+expression that it is in bounds, or puts a watch on it. A watch costs one count in the program; where it is not zero,
+the call of the compiled function raises :class:`IndexOutOfBounds` at the line of the index. In the body of a loop on the
 device nobody can be told, and indices are clamped (reads) or dropped (writes).
 """
 
@@ -51,7 +51,8 @@ def _() -> list[Sample]:
 
 
 def _error(info: Any, where: Where, *, size: int, axis: int) -> IndexOutOfBounds:
-    return IndexOutOfBounds(f"{int(np.sum(info))} indices are out of bounds for axis {axis} of size {size}", where=where.short,
+    return IndexOutOfBounds(f"{int(np.sum(info))} indices are out of bounds for axis {axis} of size {size}",
+                            where=where.short,
                             why=f"valid indices are {-size} to {size - 1}", do="check the index, or clip it first")
 
 
@@ -88,7 +89,7 @@ def interval(v: Value, depth: int = _DEPTH) -> Interval | None:
     if n.op == "iota":
         size = n.attr("size")
         return (0, max(size - 1, 0)) if isinstance(size, int) else None
-    if n.op in _MOVES or n.op == "reduce" and n.attr("kind") in ("min", "max"):
+    if n.op in _MOVES or (n.op == "reduce" and n.attr("kind") in ("min", "max")):
         return interval(n.args[0], depth - 1)
     if n.op == "sort":
         return interval(n.args[v.index], depth - 1)
@@ -131,7 +132,8 @@ def _product(a: Interval | None, b: Interval | None) -> Interval | None:
 
 
 def _floordiv(a: Interval | None, b: Interval | None) -> Interval | None:
-    return None if a is None or b is None or b[0] <= 0 else (min(a[0] // b[0], a[0] // b[1]), max(a[1] // b[0], a[1] // b[1]))
+    return None if a is None or b is None or b[0] <= 0 else (min(a[0] // b[0], a[0] // b[1]),
+                                                             max(a[1] // b[0], a[1] // b[1]))
 
 
 def _rem(a: Interval | None, b: Interval | None) -> Interval | None:

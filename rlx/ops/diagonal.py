@@ -64,7 +64,8 @@ def identity(n: int, /, *, dtype: Any = None, device: str | None = None) -> Arra
 
 
 @public
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None, device: str | None = None) -> Array:
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None,
+        device: str | None = None) -> Array:
     """Ones at and below the ``k``-th diagonal, zeros above."""
     m = n_rows if n_cols is None else n_cols
     return FUNCTIONS["tril"](FUNCTIONS["ones"]((n_rows, m), dtype=dtype, device=device), k=k)
@@ -85,7 +86,9 @@ def triu_indices(n: int, /, k: int = 0, m: int | None = None) -> tuple[Array, Ar
 def _triangle_indices(n: int, k: int, m: int, lower: bool) -> tuple[Array, Array]:
     full = FUNCTIONS["ones"]((n, m), dtype=dt.bool_)
     mask = FUNCTIONS["tril"](full, k=k) if lower else FUNCTIONS["triu"](full, k=k)
-    inside = builtins.sum(builtins.min(builtins.max(i + k + 1, 0), m) if lower else m - builtins.min(builtins.max(i + k, 0), m)
+    inside = builtins.sum(builtins.min(builtins.max(i + k + 1, 0),
+                                       m) if lower else
+                          m - builtins.min(builtins.max(i + k, 0), m)
                           for i in range(n))
     rows, cols = FUNCTIONS["nonzero"](mask, size=inside)
     return rows, cols

@@ -1,4 +1,4 @@
-"""Questions about data types, and the constants: ``result_type``, ``can_cast``, ``finfo``, ``iinfo``, ``isdtype``, ``pi``."""
+"""Questions about data types (``result_type``, ``can_cast``, ``finfo``, ``iinfo``, ``isdtype``), and the constants."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def finfo(type: Any, /) -> FloatInfo:
         top = (2.0 - 2.0**-7) * 2.0**127
         return FloatInfo(16, 2.0**-7, top, -top, 2.0**-126, d)
     info = np.finfo(d.real.numpy)
-    return FloatInfo(d.real.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), d.real)
+    return FloatInfo(d.real.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal),
+                     d.real)
 
 
 @public
@@ -96,7 +97,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if isinstance(kind, str) and kind in _KINDS:
         return d.kind in _KINDS[kind]
     if isinstance(kind, str) and kind not in dt.BY_NAME:
-        raise ValueIssue(f"{kind!r} is not a kind of dtypes", why="kinds are a fixed set", do=f"use one of {', '.join(_KINDS)}")
+        raise ValueIssue(f"{kind!r} is not a kind of dtypes", why="kinds are a fixed set",
+                         do=f"use one of {', '.join(_KINDS)}")
     return d == dt.as_dtype(kind)
 
 

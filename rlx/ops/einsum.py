@@ -140,7 +140,8 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = True) -> Array:
     Array([12, 34], int64[2] on cpu)
     """
     if not operands:
-        raise ValueIssue("einsum without operands", why="there is nothing to multiply", do="pass an array for each term")
+        raise ValueIssue("einsum without operands", why="there is nothing to multiply",
+                         do="pass an array for each term")
     xs = promote(*operands)
     logical = xs[0].dtype == dt.bool_
     if logical:

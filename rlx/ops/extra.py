@@ -54,7 +54,8 @@ def _() -> list[Sample]:
     x = np.random.default_rng(2).uniform(-5, 5, (3, 7))
     y = np.random.default_rng(3).uniform(-5, 5, (3, 7))
     inf, nan = np.inf, np.nan
-    edge = np.array([inf, -inf, inf, -inf, nan, 1000.0, -1000.0, 0.0]), np.array([inf, -inf, -inf, 1.0, 0.0, 999.0, -1001.0, 0.0])
+    edge = np.array([inf, -inf, inf, -inf, nan, 1000.0, -1000.0, 0.0]), np.array([inf, -inf, -inf, 1.0, 0.0, 999.0,
+                                                                                  -1001.0, 0.0])
     return [Sample((x, y), name="float64"), Sample((x.astype(np.float32), y.astype(np.float32)), name="float32"),
             Sample(edge, name="edge", edge=True, grad=False)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,8 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None, *, size: int | None
     counts = broadcast(ravel(counts), (n,))
     if size is None:
         if counts.is_traced:
-            raise TraceError("repeat() by a traced array of counts", why="the size of the result depends on their values",
+            raise TraceError("repeat() by a traced array of counts",
+                             why="the size of the result depends on their values",
                              do="pass size=, the total of the counts")
         size = int(FUNCTIONS["sum"](counts))
     ends = FUNCTIONS["cumulative_sum"](counts.astype(dt.int64), axis=0)
@@ -182,7 +184,7 @@ def array_split(x: Array, indices_or_sections: Any, /, axis: int = 0) -> list[Ar
     else:
         cuts = [0, *[int(i) for i in indices_or_sections], n]
         cuts = [0, *[slice(0, c).indices(n)[1] for c in cuts[1:]]]
-    return [_part(x, a, b, builtins.max(e - b, 0)) for b, e in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [_part(x, a, b, builtins.max(e - b, 0)) for b, e in pairwise(cuts)]
 
 
 @public

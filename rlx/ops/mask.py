@@ -40,8 +40,10 @@ def _() -> list[Sample]:
 
 
 def _error(info: Any, where: Where, *, given: int) -> ShapeError:
-    return ShapeError(f"cannot assign {given} values where a mask selects another number of elements", where=where.short,
-                      why=f"the difference is {abs(int(np.sum(info)))}", do="pass one value for each true element, or one for all")
+    return ShapeError(f"cannot assign {given} values where a mask selects another number of elements",
+                      where=where.short,
+                      why=f"the difference is {abs(int(np.sum(info)))}",
+                      do="pass one value for each true element, or one for all")
 
 
 _counted.rules["check"] = _error
@@ -119,7 +121,8 @@ def _spread(mask: Array, values: Array, rest: tuple[Any, ...]) -> Array:
     flat = cast(reshape(mask, (-1,)) if mask.size else reshape(mask, (0,)), dt.int64)
     count = FUNCTIONS["sum"](flat)
     if not count.is_traced and int(count) != n:
-        raise ShapeError(f"cannot assign {n} values where a mask selects {int(count)} elements", why="the numbers differ",
+        raise ShapeError(f"cannot assign {n} values where a mask selects {int(count)} elements",
+                         why="the numbers differ",
                          do="pass one value for each true element, or one for all")
     if n == 0 or flat.shape[0] == 0:
         return FUNCTIONS["zeros"]((*mask.shape, *rest), dtype=values.dtype, device=values._value.node.device)

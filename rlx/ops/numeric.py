@@ -90,7 +90,8 @@ def gradient(f: Any, /, *varargs: Any, axis: int | Sequence[int] | None = None, 
 def _gradient(y: Array, spacing: Any, a: int, edge_order: int) -> Array:
     n = y.shape[a]
     if n < edge_order + 1:
-        raise ShapeError(f"gradient along axis {a} of shape {y.shape}", why=f"it needs at least {edge_order + 1} points",
+        raise ShapeError(f"gradient along axis {a} of shape {y.shape}",
+                         why=f"it needs at least {edge_order + 1} points",
                          do="pass more points, or a lower edge_order")
     s = spacing if is_scalar(spacing) else as_array(spacing)
     if is_scalar(s) or s.ndim == 0:
@@ -134,10 +135,12 @@ def interp(x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None, per
     at, points = _floating(x), _floating(xp)
     f = _floating(fp)
     if points.ndim != 1 or f.shape != points.shape:
-        raise ShapeError(f"interp through points of shapes {points.shape} and {f.shape}", why="both are vectors of one length",
+        raise ShapeError(f"interp through points of shapes {points.shape} and {f.shape}",
+                         why="both are vectors of one length",
                          do="pass as many values as points")
     if points.shape[0] == 0:
-        raise ShapeError("interp through no points", why="there is nothing to interpolate", do="pass at least one point")
+        raise ShapeError("interp through no points", why="there is nothing to interpolate",
+                         do="pass at least one point")
     at, points = promote(at, points)
     if period is not None:
         at, points = at % period, points % period
@@ -215,7 +218,7 @@ def convolve(x: Any, kernel: Any, /, mode: str = "full") -> Array:
         raise ValueIssue(f"convolve with mode {mode!r}", why="it is 'full', 'same' or 'valid'", do="pass one of them")
     if v.shape[0] > a.shape[0]:
         a, v = v, a
-    n, m = a.shape[0], v.shape[0]
+    m = v.shape[0]
     if mode == "full":
         a = pad_with(a, (m - 1,), (m - 1,), 0)
     elif mode == "same":
@@ -314,7 +317,8 @@ def unwrap(p: Any, /, *, axis: int = -1, period: float = 6.283185307179586) -> A
 # Spacings
 
 @public
-def logspace(start: Any, stop: Any, /, num: int = 50, *, base: float = 10.0, dtype: Any = None, device: str | None = None,
+def logspace(start: Any, stop: Any, /, num: int = 50, *, base: float = 10.0, dtype: Any = None,
+             device: str | None = None,
              endpoint: bool = True) -> Array:
     """``base ** linspace(start, stop)``."""
     y = FUNCTIONS["linspace"](start, stop, num, device=device, endpoint=endpoint)

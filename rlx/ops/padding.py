@@ -29,7 +29,8 @@ def _pairs(width: Any, rank: int, what: str) -> list[tuple[Any, Any]]:
         wide = np.broadcast_to(host, (rank, 2))
     except ValueError:
         raise ShapeError(f"pad with {what} of shape {host.shape} for an array of {rank} dimensions",
-                         why="it is one number, one pair, or a pair for each axis", do="pass ((before, after), ...)") from None
+                         why="it is one number, one pair, or a pair for each axis",
+                         do="pass ((before, after), ...)") from None
     return [(a.item(), b.item()) for a, b in wide]
 
 
@@ -50,7 +51,8 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
         if mode in ("constant", "linear_ramp") and not isinstance(constant_values, Array) else [(0, 0)] * a.ndim
     for axis, (low, high) in enumerate(widths):
         if low or high:
-            a = _pad_axis(a, axis, low, high, mode, constant_values if isinstance(constant_values, Array) else values[axis])
+            a = _pad_axis(a, axis, low, high, mode,
+                          constant_values if isinstance(constant_values, Array) else values[axis])
     return a
 
 
@@ -64,7 +66,8 @@ def _pad_axis(a: Array, axis: int, low: int, high: int, mode: str, values: Any) 
         raise ShapeError(f"pad axis {axis} of shape {a.shape} with mode {mode!r}", why="there is no element to repeat",
                          do="use mode='constant'")
     if mode in _INDEXED:
-        return FUNCTIONS["take"](a, as_array(np.pad(np.arange(n), (low, high), mode), device=a._value.node.device), axis=axis)  # type: ignore[call-overload]
+        return FUNCTIONS["take"](a, as_array(np.pad(np.arange(n), (low, high), mode), device=a._value.node.device),
+                                 axis=axis)  # type: ignore[call-overload]
     if mode in _STATISTICS:
         name = {"maximum": "max", "minimum": "min"}.get(mode, mode)
         value = FUNCTIONS[name](a, axis=axis, keepdims=True)

@@ -40,7 +40,8 @@ def need_size(what: str, *arrays: Array) -> None:
                              do="pass size=, how many elements the result has, or call it outside the traced function")
 
 
-def compress(mask: Array, size: int | None, fills: Sequence[Any], columns: Sequence[Array], what: str) -> tuple[Array, ...]:
+def compress(mask: Array, size: int | None, fills: Sequence[Any], columns: Sequence[Array], what: str) -> tuple[Array,
+                                                                                                                ...]:
     """The elements of one-dimensional ``columns`` where ``mask`` holds, in order.
 
     With ``size`` there are exactly that many (padded, or cut); without, the count is looked at.
@@ -89,7 +90,8 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple
     x = as_array(x)
     if x.ndim == 0:
         raise ShapeError("nonzero() of an array without axes", why="it has no index", do="use rlx.atleast_1d first")
-    columns = [ravel(broadcast(reshape(iota(n, dt.int64, x._value.node.device), tuple(n if j == i else 1 for j in range(x.ndim))),
+    columns = [ravel(broadcast(reshape(iota(n, dt.int64, x._value.node.device),
+                                       tuple(n if j == i else 1 for j in range(x.ndim))),
                                x.shape)) for i, n in enumerate(x.shape)]
     return compress(truth(ravel(x)), size, [fill_value] * x.ndim, columns, "nonzero()")
 

@@ -97,7 +97,8 @@ def _unique(x: Array, size: int | None, fill: Any, what: str) -> UniqueAll:
     values, order, first = _grouped(flat)
     if n == 0:
         zero = FUNCTIONS["zeros"]((size or 0,), dtype=dt.int64, device=dev)
-        return UniqueAll(full_like_scalar(fill, (size or 0,), flat), zero, FUNCTIONS["zeros"](x.shape, dtype=dt.int64, device=dev), zero)
+        return UniqueAll(full_like_scalar(fill, (size or 0,), flat), zero,
+                         FUNCTIONS["zeros"](x.shape, dtype=dt.int64, device=dev), zero)
     group = FUNCTIONS["cumulative_sum"](cast(first, dt.int64), axis=0) - 1
     zeros = FUNCTIONS["zeros"]((n,), dtype=dt.int64, device=dev)
     inverse = scatter(zeros, group, (order,), "set")
@@ -169,7 +170,8 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, length: int 
         need_size("bincount()", x)
         top = int(FUNCTIONS["max"](x)) + 1 if x.shape[0] else 0
         if x.shape[0] and int(FUNCTIONS["min"](x)) < 0:
-            raise ValueIssue("bincount of negative values", why="a bin's index is not negative", do="shift the values first")
+            raise ValueIssue("bincount of negative values", why="a bin's index is not negative",
+                             do="shift the values first")
         length = top if top > minlength else minlength
     dev = x._value.node.device
     if weights is None:
@@ -224,7 +226,8 @@ def histogram(x: Any, /, bins: Any = 10, range: tuple[Any, Any] | None = None, *
 
 
 @public
-def histogram2d(x: Any, y: Any, /, bins: Any = 10, range: Any = None, *, weights: Any = None) -> tuple[Array, Array, Array]:
+def histogram2d(x: Any, y: Any, /, bins: Any = 10, range: Any = None, *, weights: Any = None) -> tuple[Array, Array,
+                                                                                                       Array]:
     """Counts in the cells of a grid, and the edges of both axes."""
     bx, by = bins if isinstance(bins, (tuple, list)) and len(bins) == 2 else (bins, bins)
     rx, ry = range if range is not None else (None, None)

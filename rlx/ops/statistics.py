@@ -32,7 +32,8 @@ def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @public
-def average(x: Any, /, axis: Axis = None, weights: Any = None, *, returned: bool = False, keepdims: bool = False) -> Any:
+def average(x: Any, /, axis: Axis = None, weights: Any = None, *, returned: bool = False,
+            keepdims: bool = False) -> Any:
     """The weighted mean ``sum(w x) / sum(w)`` over axes; with ``returned`` also the sum of the weights."""
     a = _floating(x)
     if weights is None:
@@ -42,7 +43,8 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, *, returned: bool
         if w.shape != a.shape:
             if not isinstance(axis, int) or w.ndim != 1 or w.shape[0] != a.shape[axis]:
                 raise ShapeError(f"average of shape {a.shape} with weights of shape {w.shape}",
-                                 why="weights have the shape of the array, or of one axis", do="pass axis= for a vector of weights")
+                                 why="weights have the shape of the array, or of one axis",
+                                 do="pass axis= for a vector of weights")
             k = axis_index(axis, a.ndim)
             w = broadcast(reshape(w, tuple(-1 if i == k else 1 for i in range(a.ndim))), a.shape)
     total = FUNCTIONS["sum"](w, axis=axis, keepdims=keepdims)
@@ -95,7 +97,8 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan:
     if a.dtype.is_complex:
         raise DTypeError(f"quantile of {a.dtype.name}", why="complex numbers have no order", do="take rlx.abs(x) first")
     if method not in _METHODS:
-        raise ValueIssue(f"quantile with method {method!r}", why="methods are a fixed set", do=f"use one of {', '.join(_METHODS)}")
+        raise ValueIssue(f"quantile with method {method!r}", why="methods are a fixed set",
+                         do=f"use one of {', '.join(_METHODS)}")
     qs = cast(as_array(q, device=a._value.node.device), a.dtype)
     _check_q(q)
     flat, axes, n = _front(a, axis)
@@ -110,7 +113,8 @@ def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan:
     top = FUNCTIONS["maximum"](m - 1, 0.0)
     pick = [FUNCTIONS["moveaxis"](broadcast(FUNCTIONS["clip"](FUNCTIONS["minimum"](i, top), 0.0, None),
                                             (grid.shape[0], *lead)), 0, -1) for i in (low, high)]
-    lo, hi = (FUNCTIONS["moveaxis"](FUNCTIONS["take_along_axis"](values, cast(i, dt.int64), axis=-1), -1, 0) for i in pick)
+    lo, hi = (FUNCTIONS["moveaxis"](FUNCTIONS["take_along_axis"](values, cast(i, dt.int64), axis=-1), -1,
+                                    0) for i in pick)
     # Where both are the same (perhaps infinite) value, no arithmetic is done on it.
     out = FUNCTIONS["where"](FUNCTIONS["logical_or"](lo == hi, weight == 0), lo, lo + (hi - lo) * weight)
     poison = bad[..., 0] if skip_nan else bad[..., -1]

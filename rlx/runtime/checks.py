@@ -32,7 +32,8 @@ class Watch:
 def watched(values: Sequence[Value], compiled: bool = False) -> list[Watch]:
     """Every such node that the values need, in a deterministic order.
 
-    In a compiled function (``compiled``) only those whose op says, with a ``check_compiled`` rule, that its caller is told.
+    In a compiled function (``compiled``) only those whose op says, with a ``check_compiled`` rule, that its caller is
+    told.
     """
     rule = "check_compiled" if compiled else "check"
     found = []

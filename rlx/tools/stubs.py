@@ -16,7 +16,8 @@ import rlx
 from rlx.core.dtype import DType
 
 #: Names that an annotation may use; a signature's other names are private and become Any.
-_KNOWN = frozenset(("Any", "Array", "Callable", "DType", "Path", "Sequence", "None", "bool", "bytes", "complex", "dict", "float",
+_KNOWN = frozenset(("Any", "Array", "Callable", "DType", "Path", "Sequence", "None", "bool", "bytes", "complex", "dict",
+                    "float",
                     "int", "list", "object", "str", "tuple", "type"))
 _HEADER = '''"""The public names of rlx. Written by ``python -m rlx.tools.stubs``: do not edit."""
 # ruff: noqa

@@ -19,10 +19,13 @@ def test_a_name_is_the_same_object():
     assert y is x
 
 
-@pytest.mark.parametrize("view", [lambda x: x[:], lambda x: x[0:2], lambda x: x.reshape((3, 1)), lambda x: x.T, lambda x: x.copy(),
-                                  lambda x: rlx.asarray(x, copy=True), copy.copy, copy.deepcopy, lambda x: x.astype("float64"),
+@pytest.mark.parametrize("view", [lambda x: x[:], lambda x: x[0:2], lambda x: x.reshape((3, 1)), lambda x: x.T,
+                                  lambda x: x.copy(),
+                                  lambda x: rlx.asarray(x, copy=True), copy.copy, copy.deepcopy,
+                                  lambda x: x.astype("float64"),
                                   lambda x: rlx.reshape(x, (3,))],
-                         ids=["slice", "part", "reshape", "T", "copy", "asarray", "copy.copy", "deepcopy", "astype", "same-shape"])
+                         ids=["slice", "part", "reshape", "T", "copy", "asarray", "copy.copy", "deepcopy", "astype",
+                              "same-shape"])
 def test_what_is_made_from_an_array_is_a_value_of_its_own(view):
     x = rlx.asarray([1.0, 2.0, 3.0])
     y = view(x)
@@ -64,8 +67,10 @@ def test_a_compiled_function_writes_to_its_own_arguments():
     np.testing.assert_array_equal(x, [0.0, 0.0])
 
 
-@pytest.mark.parametrize(("op", "value"), [("__iadd__", 3), ("__isub__", 3), ("__imul__", 3), ("__ifloordiv__", 3), ("__imod__", 3),
-                                           ("__ipow__", 2), ("__iand__", 3), ("__ior__", 3), ("__ixor__", 3), ("__ilshift__", 2),
+@pytest.mark.parametrize(("op", "value"),
+                         [("__iadd__", 3), ("__isub__", 3), ("__imul__", 3), ("__ifloordiv__", 3), ("__imod__", 3),
+                                           ("__ipow__", 2), ("__iand__", 3), ("__ior__", 3), ("__ixor__", 3),
+                                           ("__ilshift__", 2),
                                            ("__irshift__", 1)])
 def test_in_place_operators_equal_numpys(op, value):
     host = np.array([1, 5, 7], np.int32)

@@ -62,7 +62,8 @@ def test_a_mask_in_a_compiled_function_says_what_to_do():
 
 
 def test_bincount_compiled_needs_a_length():
-    np.testing.assert_array_equal(rlx.jit(lambda x: rlx.bincount(x, length=9))(rlx.asarray(X)), np.bincount(X, minlength=9))
+    np.testing.assert_array_equal(rlx.jit(lambda x: rlx.bincount(x, length=9))(rlx.asarray(X)),
+                                  np.bincount(X, minlength=9))
     with pytest.raises(TraceError):
         rlx.jit(rlx.bincount)(rlx.asarray(X))
 
