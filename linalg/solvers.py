@@ -155,8 +155,8 @@ def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: An
     An array with fewer than two axes has rank 1 if any element is nonzero, else 0, as in NumPy.
     """
     if tol is not None and rtol is not None:
-        raise ValueIssue("matrix_rank(): `tol` and `rtol` can't be both set.", why="each says which singular values count",
-                         do="pass one of them")
+        raise ValueIssue("matrix_rank(): `tol` and `rtol` can't be both set.",
+                         why="each says which singular values count", do="pass one of them")
     (a,) = floats("matrix_rank", x)
     if a.ndim < 2:
         return cast(rlx.any(rlx.not_equal(a, 0)), dt.int64)
