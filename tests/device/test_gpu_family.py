@@ -42,7 +42,8 @@ def test_freed_storage_is_used_again_in_order(name: str) -> None:
 @family
 def test_a_loop_ends_where_it_should(name: str) -> None:
     """The device runs past the end in batches of turns, which must change nothing."""
-    f = rlx.jit(lambda n, x: rlx.while_loop(lambda v: v[0] < n, lambda v: (v[0] + 1, v[1] * 2 + 1), (n * 0, x)), device=name)
+    f = rlx.jit(lambda n, x: rlx.while_loop(lambda v: v[0] < n, lambda v: (v[0] + 1, v[1] * 2 + 1), (n * 0, x)),
+                device=name)
     for n in (0, 1, 3, 4, 5, 13, 23):
         k, x = f(rlx.asarray(np.int32(n), device=name), rlx.asarray(np.array([0, 1, 5], np.int32), device=name))
         assert int(k) == n
@@ -74,7 +75,8 @@ def test_a_branch_in_a_loop(name: str) -> None:
 def test_a_counted_loop(name: str) -> None:
     f = rlx.jit(lambda n, x: rlx.fori_loop(0, n, lambda i, y: y + i, x), device=name)
     for n in (0, 1, 40):
-        assert int(f(rlx.asarray(n, device=name), rlx.asarray(np.int64(2**40), device=name))) == 2**40 + n * (n - 1) // 2
+        got = f(rlx.asarray(n, device=name), rlx.asarray(np.int64(2**40), device=name))
+        assert int(got) == 2**40 + n * (n - 1) // 2
 
 
 @family
@@ -119,5 +121,6 @@ def test_float64_without_hardware_is_refused_with_the_choices() -> None:
         rlx.eval(x.astype(rlx.float64))
     assert "no float64" in e.value.why and "float32" in e.value.do
     assert rlx.asarray([1.0, 2.0], device="webgpu").dtype == rlx.float32
-    by = {r.by for r in rlx.explain(lambda y: y + 1, rlx.asarray(np.ones(3, np.int64), device="webgpu"), device="webgpu")}
+    y = rlx.asarray(np.ones(3, np.int64), device="webgpu")
+    by = {r.by for r in rlx.explain(lambda v: v + 1, y, device="webgpu")}
     assert "i64-to-u32-pairs" in by

@@ -25,24 +25,25 @@ INSTALL = ("pip install wgpu, and a Vulkan driver "
            "(on Debian without a GPU: apt-get install mesa-vulkan-drivers libvulkan1)")
 
 
-def absent() -> str | None:
-    """Why no adapter can be opened, or None."""
+def absent(backend: str | None = None) -> str | None:
+    """Why no adapter (of one backend) can be opened, or None."""
     try:
-        found = adapters()
+        found = adapters(backend)
     except ImportError as e:
         return f"{e} ({INSTALL})"
     except Exception as e:  # the native library reports a missing loader in its own ways
         return f"wgpu found no adapter: {e} ({INSTALL})"
-    return None if found else f"wgpu found no adapter ({INSTALL})"
+    return None if found else f"wgpu found no {backend + ' ' if backend else ''}adapter ({INSTALL})"
 
 
 @cache
-def adapters() -> tuple[Any, ...]:
-    """Every adapter, the best first."""
+def adapters(backend: str | None = None) -> tuple[Any, ...]:
+    """Every adapter (of one backend), the best first."""
     # The GL probe of the native library complains on stderr without it.
     os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
     import wgpu
-    return tuple(sorted(wgpu.gpu.enumerate_adapters_sync(), key=_rank))
+    found = [a for a in wgpu.gpu.enumerate_adapters_sync() if backend in (None, a.info["backend_type"])]
+    return tuple(sorted(found, key=_rank))
 
 
 def _rank(adapter: Any) -> tuple[int, int]:
@@ -52,9 +53,9 @@ def _rank(adapter: Any) -> tuple[int, int]:
             _BACKENDS.index(backend) if backend in _BACKENDS else len(_BACKENDS))
 
 
-def open_logical(features: bool) -> tuple[Any, Any]:
+def open_logical(features: bool, backend: str | None = None) -> tuple[Any, Any]:
     """(adapter, logical device); with ``features`` 64-bit types are enabled where the adapter has them."""
-    adapter = adapters()[0]
+    adapter = adapters(backend)[0]
     wanted = [f for f in ("shader-int64", "shader-f64") if f in adapter.features] if features else []
     limits = {k: adapter.limits[k] for k in _LIMITS}
     return adapter, adapter.request_device_sync(required_features=wanted, required_limits=limits)

@@ -21,11 +21,12 @@ from rlx.render.wgsl import Shader, render_kernel
 
 @final
 class WgpuDevice(Device):
-    """Kernels as WGSL. ``features`` asks for what the adapter has beyond the portable language."""
+    """Kernels as WGSL. ``features`` asks for what the adapter has beyond the portable language; ``backend`` for one
+    interface beneath."""
 
-    def __init__(self, name: str, features: bool) -> None:
+    def __init__(self, name: str, features: bool, backend: str | None = None) -> None:
         self.name = name
-        self.adapter, self.logical = adapters.open_logical(features)
+        self.adapter, self.logical = adapters.open_logical(features, backend)
         self.native = adapters.native_types(self.logical)
         self.caps = adapters.read_caps(name, self.adapter, self.logical, adapters.fma_rounds_once(self.logical))
         self.claims = {}

@@ -40,11 +40,13 @@ def division(name: Name, primitive: str, x: Expr, y: Expr) -> Expr:
     known = y.op == "const" and y.value not in (0, -1)
     trap = expr("or", (test("eq", y, zero), test("eq", y, const(-1, d))), bool_)
     safe = y if known else name(pick(trap, one, y))
-    r = name(expr("modulus", (x, safe), d))
+    whole = name(expr("quotient", (x, safe), d))
+    # Not the language's remainder, which GLSL leaves undefined for negative numbers.
+    r = name(op("sub", x, op("mul", whole, safe)))
     off = expr("and", (test("ne", r, zero), test("lt", op("xor", r, safe), zero)), bool_)
     if primitive == "rem":
         return op("add", r, pick(off, safe, zero))
-    q = op("add", expr("quotient", (x, safe), d), pick(off, const(-1, d), zero))
+    q = op("add", whole, pick(off, const(-1, d), zero))
     if known:
         return q
     return pick(test("eq", y, zero), zero, pick(test("eq", y, const(-1, d)), expr("sub", (zero, x), d), q))
