@@ -9,16 +9,14 @@ from typing import Any
 import rlx
 from rlx.array.array import Array
 from rlx.array.build import as_array, promote
-from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes
 from rlx.linalg.arguments import floats
-from rlx.linalg.errors import MatrixShapeError, matrix, square
+from rlx.linalg.diagonals import diagonal
+from rlx.linalg.errors import MatrixShapeError, square
 from rlx.linalg.factor import identity_like
 from rlx.linalg.ops.expm import expm as _expm
 from rlx.linalg.solvers import inv
-from rlx.ops.index import gather
-from rlx.ops.movement import iota
 
 matmul = rlx.matmul
 matrix_transpose = rlx.matrix_transpose
@@ -59,18 +57,6 @@ def kron(a: Any, b: Any, /) -> Array:
     left = x.reshape(tuple(n for s in xs for n in (s, 1)))
     right = y.reshape(tuple(n for s in ys for n in (1, s)))
     return (left * right).reshape(tuple(m * n for m, n in zip(xs, ys, strict=True)))
-
-
-def diagonal(x: Any, /, *, offset: int = 0) -> Array:
-    """The diagonal ``x[..., i, i + offset]`` of the last two axes."""
-    a = matrix(as_array(x), "diagonal")
-    m, n = a.shape[-2:]
-    low, high = max(-offset, 0), max(offset, 0)
-    count = max(min(m - low, n - high), 0)
-    i = iota(count, dt.int64, a._value.node.device)
-    lead = tuple(range(a.ndim - 2))
-    picked = gather(a.transpose(a.ndim - 2, a.ndim - 1, *lead), i + low, i + high, mode="promise")
-    return picked.transpose(*range(1, a.ndim - 1), 0) if lead else picked
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:

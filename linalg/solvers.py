@@ -11,6 +11,7 @@ from rlx.array.build import as_array, cast
 from rlx.core import dtype as dt
 from rlx.core.errors import ValueIssue
 from rlx.linalg.arguments import LstsqResult, SlogdetResult, eps_of, floats, right_side
+from rlx.linalg.diagonals import diagonal
 from rlx.linalg.errors import RAISE, MatrixShapeError, matrix, outcome, square
 from rlx.linalg.factor import identity_like
 from rlx.linalg.ops import lu as _lu
@@ -58,31 +59,25 @@ def solve_triangular(a: Any, b: Any, /, trans: int | str = 0, lower: bool = Fals
     if unit_diagonal or not n:
         info = cast(rlx.zeros(x.shape[:-2], device=x.device), dt.int32)
     else:
-        zero = rlx.equal(_diagonal(x), 0)
+        zero = rlx.equal(diagonal(x), 0)
         first = rlx.min(rlx.where(zero, counter(n, x) + 1, n + 1), axis=-1)
         info = cast(rlx.where(first > n, 0, first), dt.int32)
         out = nan_where(rlx.not_equal(info, 0), out)
     return outcome(out[..., 0] if vector else out, info, errors, "triangular")
 
 
-def _diagonal(x: Array) -> Array:
-    """The main diagonal of the last two axes."""
-    from rlx.linalg.products import diagonal
-    return diagonal(x)
-
-
 def det(x: Any, /) -> Array:
     """The determinant of ``(..., n, n)``; 0 for a singular matrix."""
     (a,) = floats("det", x)
     packed, parity = _packed(square(a, "det"))
-    return rlx.prod(_diagonal(packed), axis=-1) * parity
+    return rlx.prod(diagonal(packed), axis=-1) * parity
 
 
 def slogdet(x: Any, /) -> SlogdetResult:
     """``(sign, logabsdet)`` with ``det = sign * exp(logabsdet)``; (0, -inf) for a singular matrix."""
     (a,) = floats("slogdet", x)
     packed, parity = _packed(square(a, "slogdet"))
-    d = _diagonal(packed)
+    d = diagonal(packed)
     size = rlx.abs(d)
     phase = d / cast(rlx.where(rlx.equal(size, 0), 1, size), d.dtype)
     return SlogdetResult(rlx.prod(phase, axis=-1) * parity, rlx.sum(rlx.log(size), axis=-1))
