@@ -14,80 +14,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
-from rlx.compile.emit import Emitter, Index, reduce_index
+from rlx.compile.emit import Index
 from rlx.compile.fuse import sizes
 from rlx.compile.index import Indexer
-from rlx.compile.nest import Made, Naming, identity, reduce_kind
+from rlx.compile.lane import (
+    LaneEmitter,
+    OtherLane,
+    Stacked,
+    candidates,
+    condition,
+    is_each,
+    lead,
+    ravel,
+    stacked,
+    unravel,
+)
+from rlx.compile.nest import Made, Naming
 from rlx.core.dtype import DType, bool_, int32
 from rlx.ir import loop as L
-from rlx.ir.graph import Graph, Node, Value, postorder
+from rlx.ir.graph import Node, Value, postorder
 from rlx.ir.loop import Expr, Stmt
-from rlx.ir.prim import COMBINE
 
 #: Lanes of a tile: a few vectors of any width, so that independent lanes hide the latency of one lane's chain.
 TILE = 64
 #: Most numbers that a lane carries; more do not stay in registers and first-level cache.
 MAX_STATE = 64
-#: Longest reduction that is unrolled in a lane.
-MAX_UNROLL = 16
-#: Most statements of a body, to bound compile time.
-MAX_STATEMENTS = 4000
 #: Chunks of tiles that workers pick up one by one: lanes that end early leave room for others.
 MAX_CHUNKS = 512
-
-
-class OtherLane(Exception):
-    """The body needs what a lane does not have."""
-
-
-class LaneEmitter(Emitter):
-    """Emits the values of one lane; small reductions are unrolled, anything else that is not inline is refused."""
-
-    def _inline(self, n: Node, v: Value, index: Index) -> Expr:
-        if len(self.here) > MAX_STATEMENTS:
-            raise OtherLane("the body is long")
-        if n.op in ("reduce", "dot"):
-            return self._unrolled(n, v, index)
-        if n.op == "concat" and index[n.attr("axis")].op == "const":
-            return self._piece(n, index)
-        try:
-            return super()._inline(n, v, index)
-        except AssertionError:
-            raise OtherLane(f"{n.op} is not computed in a lane") from None
-
-    def _unrolled(self, n: Node, v: Value, index: Index) -> Expr:
-        x = sizes(n.args[0])
-        axes = n.attr("axes") if n.op == "reduce" else n.attr("contract")[0]
-        extents = [x[a] for a in axes]
-        if prod(extents) > MAX_UNROLL:
-            raise OtherLane(f"{n.op} over {prod(extents)} elements")
-        kind = reduce_kind(n)
-        total: Expr | None = None
-        for at in product(*map(range, extents)):
-            parts = [self.value(a, i) for a, i in reduce_index(n, index, [self.ix.const(k) for k in at])]
-            e = parts[0] if len(parts) == 1 else L.expr("mul", tuple(parts), v.dtype)
-            total = e if total is None else L.expr(COMBINE[kind], (total, e), v.dtype)
-        return identity(kind, v.dtype) if total is None else total
-
-    def _piece(self, n: Node, index: Index) -> Expr:
-        """The part of a concatenation that a constant index lies in."""
-        axis, at = n.attr("axis"), int(index[n.attr("axis")].value)
-        for x in n.args:
-            if at < sizes(x)[axis]:
-                return self.value(x, (*index[:axis], self.ix.const(at), *index[axis + 1:]))
-            at -= sizes(x)[axis]
-        raise OtherLane("an index past the end of a concatenation")
-
-
-@dataclass(frozen=True, slots=True)
-class Stacked:
-    """A carried array that the body writes one slice of: ``out = scatter(in, update, index)``, perhaps permuted."""
-
-    scatter: Node
-    order: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,70 +55,12 @@ class InKernel:
 
 def in_kernel(n: Node, views: dict[Value, Value], index_dtype: DType) -> InKernel | None:
     """The loop as one kernel, or None where its lanes depend on each other."""
-    for lanes in _candidates(n):
+    for lanes in candidates(n):
         try:
             return _Lanes(n, lanes, views, index_dtype).build()
         except (OtherLane, RecursionError):
             continue
     return None
-
-
-def _candidates(n: Node) -> list[tuple[int, ...]]:
-    """Lane shapes to try: the longest common leading axes of the carried arrays first."""
-    if is_each(n):
-        return [sizes(_condition(n.graphs[0]))]
-    carry = n.attr("carry")
-    body = n.graphs[-1]
-    inputs = body.inputs[_lead(n):_lead(n) + carry]
-    moving = [sizes(v) for v, o in zip(inputs, body.outputs, strict=True)
-              if v is not o and v.shape != () and _stacked(o, v, body) is None]
-    updates = [s for v, o in zip(inputs, body.outputs, strict=True) if (s := _stacked(o, v, body)) is not None]
-    moving = moving or [sizes(s.scatter.args[1]) for s in updates]
-    shapes: list[tuple[int, ...]] = []
-    if moving:
-        k = 0
-        while all(len(s) > k and s[k] == moving[0][k] for s in moving):
-            k += 1
-        shapes = [moving[0][:j] for j in range(k, 0, -1)]
-    return [*shapes, ()]
-
-
-def is_each(n: Node) -> bool:
-    """Whether a ``while`` goes on while any element does, and leaves finished elements as they are."""
-    return n.op == "while" and bool(n.attr("each", False))
-
-
-def _condition(head: Graph) -> Value:
-    """The condition of each element, under ``any``."""
-    v = head.outputs[0]
-    while v.node.op == "reshape" or (v.node.op == "reduce" and v.node.attr("kind") == "or"):
-        v = v.node.args[0]
-    return v
-
-
-def _lead(n: Node) -> int:
-    return 1 if n.op == "loop" else 0
-
-
-def _stacked(out: Value, given: Value, body: Graph) -> Stacked | None:
-    """How the body writes a slice of a carried array that it does not read."""
-    o, order = out, tuple(range(len(out.shape)))
-    while o.node.op == "permute":
-        axes = o.node.attr("axes")
-        order = tuple(axes[a] for a in order)
-        o = o.node.args[0]
-    s = o.node
-    if s.op != "scatter" or s.attr("kind") not in ("set", "add") or any(i.shape != () for i in s.args[2:]):
-        return None
-    base, back = s.args[0], tuple(range(len(out.shape)))
-    while base.node.op == "permute":
-        axes = base.node.attr("axes")
-        back = tuple(axes[a] for a in back)
-        base = base.node.args[0]
-    if base is not given or tuple(back[a] for a in order) != tuple(range(len(order))):
-        return None
-    users = sum(a is given for m in postorder(body.outputs) for a in m.args)
-    return Stacked(s, back) if users == 1 and not any(v is given for v in body.outputs) else None
 
 
 class _Lanes:
@@ -174,7 +71,7 @@ class _Lanes:
         self.naming = Naming(index_dtype)
         self.ix = Indexer(index_dtype)
         self.body = n.graphs[-1]
-        self.lead, self.carry = _lead(n), n.attr("carry")
+        self.lead, self.carry = lead(n), n.attr("carry")
         self.inits = n.args[self.lead:self.lead + self.carry]
         self.inputs = self.body.inputs[self.lead:self.lead + self.carry]
         self.where: dict[Value, Value] = {}
@@ -200,7 +97,7 @@ class _Lanes:
         self.arrays: list[int] = []
         self.scalars: list[int] = []
         for i, (v, o) in enumerate(zip(self.inputs, self.body.outputs, strict=True)):
-            stack = _stacked(o, v, self.body)
+            stack = stacked(o, v, self.body)
             if o is v:
                 self.fixed.append(i)
                 self.where[v] = self.inits[i]
@@ -359,7 +256,7 @@ class _Lanes:
 
     def _at(self, shape: Sequence[int], j: int) -> Index:
         """The constant index of element ``j`` of a lane's part."""
-        return tuple(self.ix.const(k) for k in _unravel(j, shape))
+        return tuple(self.ix.const(k) for k in unravel(j, shape))
 
     def _first_lanes(self) -> None:
         for (i, j), cell in self.cells.items():
@@ -436,13 +333,13 @@ class _Lanes:
         at = index[k:]
         if not self.lane or index[:k] != self.lane or any(e.op != "const" for e in at):
             raise OtherLane("a lane reads another")
-        j = _ravel([int(e.value) for e in at], self.trailing(i))
+        j = ravel([int(e.value) for e in at], self.trailing(i))
         return self.em.let(L.load(self.cells[i, j], self.v, self.inputs[i].dtype))
 
     def _element(self, scalars: Mapping[tuple[int, int], Expr], i: int, index: Index) -> Expr:
         if any(e.op != "const" for e in index):
             raise OtherLane("a carried array is indexed by a value")
-        return scalars[i, _ravel([int(e.value) for e in index], self.trailing(i))]
+        return scalars[i, ravel([int(e.value) for e in index], self.trailing(i))]
 
     def _test(self, more: Expr, scalars: Mapping[tuple[int, int], Expr]) -> None:
         """Set ``more`` to the condition on these scalars, in a block of its own: nothing of it is remembered."""
@@ -493,7 +390,7 @@ class _Lanes:
         """Whether this lane goes on, by its values before the iteration."""
         head = self.n.graphs[0]
         self._place(head.inputs[:self.carry], self.registers)
-        return self.em.let(self.em.value(_condition(head), self.lane))
+        return self.em.let(self.em.value(condition(head), self.lane))
 
     def _stack_stores(self) -> None:
         """Write slices of stacks."""
@@ -525,18 +422,3 @@ class _Lanes:
 
 def _refuse(index: Index) -> Expr:
     raise OtherLane("a stack is read")
-
-
-def _unravel(j: int, shape: Sequence[int]) -> tuple[int, ...]:
-    out: list[int] = []
-    for d in reversed(shape):
-        out.append(j % d)
-        j //= d
-    return tuple(reversed(out))
-
-
-def _ravel(index: Sequence[int], shape: Sequence[int]) -> int:
-    j = 0
-    for k, d in zip(index, shape, strict=True):
-        j = j * d + k
-    return j
