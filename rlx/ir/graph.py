@@ -44,7 +44,7 @@ class Type:
 class Node:
     """One operation. Build with :func:`node` (hash-consed), never directly."""
 
-    __slots__ = ("op", "args", "attrs", "graphs", "types", "where", "level", "device", "payload", "outs", "uid",
+    __slots__ = ("op", "args", "attrs", "graphs", "types", "where", "level", "device", "payload", "_outs", "uid",
                  "kept", "depth", "key", "spelled", "__weakref__")
     op: str
     args: tuple[Value, ...]
@@ -55,7 +55,8 @@ class Node:
     level: int
     device: str | None
     payload: Any
-    outs: tuple[Value, ...]
+    #: Weak: a node does not keep its values, so an array that is dropped frees its memory at once, without a cycle.
+    _outs: tuple[weakref.ref[Value] | None, ...]
     uid: int
     #: Belongs to a graph that is kept: never turned into a buffer (see :func:`graph_scope`).
     kept: bool
@@ -64,6 +65,21 @@ class Node:
     #: What the hash-consing table knows it by, and its attributes as part of every key.
     key: Any
     spelled: tuple[Any, ...]
+
+    @property
+    def outs(self) -> tuple[Value, ...]:
+        """The node's values, in order: one object each while anybody holds it."""
+        found = tuple([None if r is None else r() for r in self._outs])
+        return found if None not in found else self._make_outs()  # type: ignore[return-value]
+
+    def _make_outs(self) -> tuple[Value, ...]:
+        with _lock:
+            values = []
+            for i, r in enumerate(self._outs):
+                v = None if r is None else r()
+                values.append(Value(self, i) if v is None else v)
+            self._outs = tuple([weakref.ref(v) for v in values])
+        return tuple(values)
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute of that name."""
@@ -79,7 +95,7 @@ class Node:
 class Value:
     """One output of a node."""
 
-    __slots__ = ("node", "index")
+    __slots__ = ("node", "index", "__weakref__")
 
     def __init__(self, node: Node, index: int) -> None:
         self.node, self.index = node, index
@@ -101,6 +117,7 @@ class Value:
 
 
 _counter = itertools.count()
+_lock = threading.Lock()
 _table: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 UNIQUE = frozenset(("input", "buffer", "scalar"))
 
@@ -154,7 +171,7 @@ def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *,
         if device is None:
             device = a.node.device
     n.level, n.device, n.depth = level, device, depth + 1 if args else 0
-    n.outs = tuple([Value(n, i) for i in range(len(types))])
+    n._outs = (None,) * len(types)
     if op not in UNIQUE:
         _table[key] = n
     return n
