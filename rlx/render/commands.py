@@ -278,7 +278,8 @@ class _Planner:
         if no is not None:
             body.append(L.Let("no", _where(test, zero, L.var("above", uint32))))
             body += [L.Store("b1", const(no, int32), L.var("no", uint32)), *_counts("no", no_slots)]
-        params = (L.Param("b0", self.buffers[pred].dtype, 1, "r"), L.Param("b1", uint32, max(yes, no or 0) + 1, "rw"))
+        params: tuple[L.Param, ...] = (L.Param("b0", self.buffers[pred].dtype, 1, "r"),
+                                       L.Param("b1", uint32, max(yes, no or 0) + 1, "rw"))
         names: tuple[str, ...] = (pred, FLAGS)
         if yes_slots or no_slots:
             params = (*params, L.Param("b2", uint32, 3 * self.slots, "w"))

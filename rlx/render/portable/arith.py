@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rlx.core.dtype import DType, bool_, float32, int32, uint32
 from rlx.ir.loop import Expr, const, expr
 
@@ -9,8 +11,9 @@ ZERO = const(0, uint32)
 NO = const(False, bool_)
 
 
-_FOLD = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "and": int.__and__, "or": int.__or__,
-         "shl": lambda a, b: a << b if b < 32 else 0, "shr": lambda a, b: a >> b}
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "and": int.__and__, "or": int.__or__,
+    "shl": lambda a, b: a << b if b < 32 else 0, "shr": lambda a, b: a >> b}
 
 
 def u(value: int) -> Expr:

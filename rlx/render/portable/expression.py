@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -114,20 +115,20 @@ class Rewriter:
             return (expr("call", tuple([a[0] for a in args]), e.dtype, e.value),)
         return self.apply(e.op, e.dtype, [a.dtype for a in e.args], args, e)
 
-    def _const(self, value: object, dtype: DType) -> Parts:
+    def _const(self, value: Any, dtype: DType) -> Parts:
         held = self.form(dtype)
         if dtype.is_complex:
-            z = complex(value)  # type: ignore[arg-type]
+            z = complex(value)
             return const(z.real, dtype.real), const(z.imag, dtype.real)
         if held.wide:
-            return wide.words(int(value))  # type: ignore[call-overload]
+            return wide.words(int(value))
         if dtype.name == "float16":
             with np.errstate(over="ignore"):
-                return (const(float(np.float16(value)), held.parts[0]),)  # type: ignore[arg-type]
+                return (const(float(np.float16(value)), held.parts[0]),)
         if dtype.name == "bfloat16":
-            return (const(_brain(float(value)), held.parts[0]),)  # type: ignore[arg-type]
+            return (const(_brain(float(value)), held.parts[0]),)
         if dtype.kind in "iu":
-            n = int(value) & (1 << dtype.bits) - 1  # type: ignore[call-overload]
+            n = int(value) & (1 << dtype.bits) - 1
             return (const(n - (1 << dtype.bits) if dtype.kind == "i" and n >> dtype.bits - 1 else n, held.parts[0]),)
         return (const(value, held.parts[0]),)
 

@@ -14,6 +14,11 @@ Pair = tuple[Expr, Expr]
 Name = Callable[[Expr], Expr]
 
 
+def named(name: Name, a: Pair) -> Pair:
+    """Both words under names."""
+    return name(a[0]), name(a[1])
+
+
 def words(value: int) -> Pair:
     """The two words of a constant."""
     return u(value), u(value >> 32)
@@ -144,8 +149,8 @@ def divide(part: str) -> Helper:
 def division(name: Name, call: Callable[[Helper, tuple[Expr, ...]], Expr], primitive: str, signed: bool, a: Pair,
              b: Pair) -> Pair:
     """``floordiv`` or ``rem`` as Python's, 0 for a zero divisor."""
-    x = tuple(map(name, absolute(name, a) if signed else a))
-    y = tuple(map(name, absolute(name, b) if signed else b))
+    x = named(name, absolute(name, a) if signed else a)
+    y = named(name, absolute(name, b) if signed else b)
     zero = name(test("eq", op("or", b[0], b[1]), ZERO))
 
     def part(p: str) -> Expr:
@@ -158,12 +163,12 @@ def division(name: Name, call: Callable[[Helper, tuple[Expr, ...]], Expr], primi
         some = name(test("ne", op("or", r[0], r[1]), ZERO))
         if primitive == "floordiv":
             up = add(name, q, (cast(some, uint32), ZERO))
-            up = tuple(map(name, up))  # type: ignore[assignment]
+            up = named(name, up)
             q = choose(opposite, neg(name, up), q)
         else:
-            other = tuple(map(name, sub(name, y, r)))
-            r = choose(expr("and", (opposite, some), bool_), other, r)  # type: ignore[arg-type]
-            r = tuple(map(name, r))  # type: ignore[assignment]
+            other = named(name, sub(name, y, r))
+            r = choose(expr("and", (opposite, some), bool_), other, r)
+            r = named(name, r)
             r = choose(name(negative(b)), neg(name, r), r)
     return choose(zero, (ZERO, ZERO), q if primitive == "floordiv" else r)
 
@@ -174,9 +179,9 @@ def division(name: Name, call: Callable[[Helper, tuple[Expr, ...]], Expr], primi
 def to_float(name: Name, signed: bool, a: Pair) -> Expr:
     """The nearest float32: the 32 leading bits with a sticky last bit, rounded once, times a power of two."""
     below = name(negative(a)) if signed else const(False, bool_)
-    m = tuple(map(name, choose(below, neg(name, a), a)))
-    lead = name(clz(m))  # type: ignore[arg-type]
-    low, high = shl(name, m, lead)  # type: ignore[arg-type]
+    m = named(name, choose(below, neg(name, a), a))
+    lead = name(clz(m))
+    low, high = shl(name, m, lead)
     top = op("or", high, cast(test("ne", low, ZERO), uint32))
     exponent = op("shl", op("sub", u(127 + 32), lead), u(23))
     magnitude = name(op("mul", cast(name(top), float32), bits(exponent, float32)))
@@ -192,15 +197,15 @@ def from_float(name: Name, signed: bool, x: Expr) -> Pair:
     left = shl(name, (mantissa, ZERO), name(op("sub", u(0), op("sub", u(150), exponent))))
     right = pick(test("lt", exponent, u(127)), ZERO, shift("shr", mantissa, op("sub", u(150), exponent)))
     large = name(test("ge", exponent, u(150)))
-    m = tuple(map(name, choose(large, left, (right, ZERO))))
+    m = named(name, choose(large, left, (right, ZERO)))
     minus = name(test("ne", op("shr", b, u(31)), ZERO))
     limit = 127 + (63 if signed else 64)
     over = name(test("ge", exponent, u(limit)))
     if signed:
-        value = choose(minus, neg(name, m), m)  # type: ignore[arg-type]
+        value = choose(minus, neg(name, m), m)
         ends = choose(minus, words(1 << 63), words((1 << 63) - 1))
         value = choose(over, ends, value)
     else:
-        value = choose(over, words((1 << 64) - 1), m)  # type: ignore[arg-type]
+        value = choose(over, words((1 << 64) - 1), m)
         value = choose(minus, (ZERO, ZERO), value)
     return choose(name(is_nan(x)), (ZERO, ZERO), value)
