@@ -384,7 +384,10 @@ def bind_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     def make(n: Node, args: tuple[Value, ...]) -> Sequence[Value]:
         if n.op in UNIQUE:
             return n.outs
-        return node(n.op, args, tuple(concrete(t) for t in n.types), attrs=tuple((k, attribute(v)) for k, v in n.attrs),
+        attrs = tuple((k, attribute(v)) for k, v in n.attrs)
+        if n.op == "const" and n.types[0].dtype.is_inexact:  # a size used as a number
+            attrs = (("value", complex(attrs[0][1]) if n.types[0].dtype.is_complex else float(attrs[0][1])),)
+        return node(n.op, args, tuple(concrete(t) for t in n.types), attrs=attrs,
                     graphs=tuple(bind_sizes(g, sizes) for g in n.graphs), where=n.where, device=n.device).outs
 
     outputs = rebuild(graph.outputs, dict(zip(graph.inputs, fresh, strict=True)), make)
