@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.array.hooks import default_device, hooks
+from rlx.array.host import from_host
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, RlxError, ShapeError, TraceError
 from rlx.core.shape import Dim, Shape, count, is_static, numel
@@ -169,7 +170,6 @@ class Array:
         return self._value.node.payload[self._value.index]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        from rlx.array.build import from_host
         self._evaluate()
         host = from_host(hooks.download(self._value), self.dtype)
         if dtype is not None and host.dtype != np.dtype(dtype):
@@ -188,7 +188,6 @@ class Array:
         if self.size != 1:
             raise ShapeError(f"item() of an array of shape {self.shape}", why=f"it has {self.size} elements",
                              do="index one element first")
-        from rlx.array.build import from_host
         self._evaluate()
         return from_host(hooks.download(self._value), self.dtype).item()
 
@@ -219,23 +218,19 @@ class Array:
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        from rlx.array.interop import to_dlpack
-        return to_dlpack(self, stream, max_version, dl_device, copy)
+        return FUNCTIONS["_to_dlpack"](self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return hooks.dlpack_device(self.device)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from rlx.array.interop import array_ufunc
-        return array_ufunc(self, ufunc, method, inputs, kwargs)
+        return FUNCTIONS["_array_ufunc"](self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from rlx.array.interop import array_function
-        return array_function(func, args, kwargs)
+        return FUNCTIONS["_array_function"](func, args, kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from rlx.array.interop import reduce_array
-        return reduce_array(self)
+        return FUNCTIONS["_reduce_array"](self)
 
     def __copy__(self) -> Array:
         return self.copy()

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.array.array import Array
+from rlx.array.array import FUNCTIONS, Array
 from rlx.array.hooks import default_device, default_float, hooks
+from rlx.array.host import to_host
 from rlx.core import dtype as dt
 from rlx.core.errors import DeviceError, DTypeError
 from rlx.core.shape import Dim, Shape
@@ -19,8 +20,8 @@ from rlx.ir.graph import Graph, Type, Value, close, graph_scope, node, parameter
 from rlx.ir.op import infer_types
 
 Scalar = bool | int | float | complex | Dim
-#: Length of a chain of pending operations from which it is run without being asked for: loops of many small steps then
-#: repeat one program of this size, while expressions that people write stay whole.
+#: Length of a chain of pending operations from which it is run without being asked for: loops of many small steps
+#: then repeat one program of this size, while expressions that people write stay whole.
 MAX_PENDING = 200
 
 
@@ -92,7 +93,7 @@ def literal(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
     """A scalar that is part of the program."""
     conv: Any = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
     if isinstance(value, Dim):  # a size that is not known yet: bound with the shapes
-        conv = lambda size: size  # noqa: E731
+        conv = lambda size: size
     return Array(node("const", types=(Type(dtype, ()),), attrs=(("value", conv(value)),), where=here(2),
                       device=device).outs[0])
 
@@ -110,8 +111,7 @@ def as_array(x: Any, dtype: dt.DType | None = None, device: str | None = None) -
         where = device or default_device()
         return constant(x, dtype or dt.default_of(x, default_float(where)), device)
     if isinstance(x, (list, tuple)) and _has_array(x):
-        from rlx.array.define import function
-        return function("stack")([as_array(v, dtype, device) for v in x])
+        return FUNCTIONS["stack"]([as_array(v, dtype, device) for v in x])
     return from_numpy(x, dtype, device)
 
 
@@ -131,24 +131,6 @@ def from_numpy(x: Any, dtype: dt.DType | None = None, device: str | None = None)
     if host.dtype != dtype.numpy or dtype is dt.bfloat16:
         host = to_host(host, dtype)
     return concrete(hooks.upload(host, where, dtype), dtype, tuple(host.shape), where)
-
-
-def to_host(host: np.ndarray, dtype: dt.DType) -> np.ndarray:
-    """NumPy data in the storage of ``dtype`` (bfloat16 as its raw bits, rounded to nearest even)."""
-    if dtype is not dt.bfloat16:
-        return host.astype(dtype.numpy)
-    if host.dtype.name == "bfloat16":
-        return host.view(np.uint16)
-    bits = np.ascontiguousarray(host, dtype=np.float32).view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
-    return np.where(np.isnan(host), np.uint16(0x7FC0), rounded.astype(np.uint16)).reshape(host.shape)
-
-
-def from_host(raw: np.ndarray, dtype: dt.DType) -> np.ndarray:
-    """The inverse of :func:`to_host`; bfloat16 comes back as float32 (NumPy has no such type)."""
-    if dtype is not dt.bfloat16:
-        return raw
-    return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def concrete(storage: Any, dtype: dt.DType, shape: Shape, device: str) -> Array:

@@ -199,3 +199,8 @@ def _restore(raw: np.ndarray[Any, Any], dtype: str, device: str) -> Array:
     if d == dt.bfloat16:
         return concrete(hooks.upload(raw, device, d), d, tuple(raw.shape), device)
     return from_numpy(raw, d, device)
+
+
+# The methods of Array that are written here are found by name, as the public functions are.
+FUNCTIONS.update(_to_dlpack=to_dlpack, _array_ufunc=array_ufunc, _array_function=array_function,
+                 _reduce_array=reduce_array)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx.array.array import FUNCTIONS, Array, eval_arrays
-from rlx.array.build import as_array, broadcast, cast, from_host, from_numpy, is_scalar, promote
+from rlx.array.build import as_array, broadcast, cast, from_numpy, is_scalar, promote
 from rlx.array.define import public
 from rlx.array.hooks import hooks
 from rlx.core import dtype as dt

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlx import device as devices
-from rlx.array.build import to_host
 from rlx.array.hooks import default_device, hooks
+from rlx.array.host import to_host
 from rlx.compile.legalize import Policy, legalize
 from rlx.compile.pipeline import Lowered, compile_graph
 from rlx.compile.report import Report

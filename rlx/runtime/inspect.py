@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx import device as devices
-from rlx.array.build import from_host
+from rlx.array.host import from_host
 from rlx.compile.legalize import legalize
 from rlx.core import flags
 from rlx.core.errors import CompileError, ValueIssue

@@ -12,8 +12,9 @@ import numpy as np
 
 import rlx.ops.oracle  # noqa: F401  (gives the primitives their samples)
 from rlx.array.array import Array
-from rlx.array.build import as_array, from_host, from_numpy, to_host
+from rlx.array.build import as_array, from_numpy
 from rlx.array.define import apply
+from rlx.array.host import from_host, to_host
 from rlx.array.tree import flatten
 from rlx.core import dtype as dt
 from rlx.ir.op import REGISTRY, Op, Sample

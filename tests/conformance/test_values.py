@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.array.build import from_host, to_host
+from rlx.array.host import from_host, to_host
 from rlx.compile.report import NATIVE
 from rlx.core.errors import CompileError
 from rlx.ir.op import Op
