@@ -13,6 +13,7 @@ from rlx.array.array import FUNCTIONS, Array, eval_arrays
 from rlx.array.build import as_array, broadcast, cast, from_numpy, is_scalar, promote
 from rlx.array.define import public
 from rlx.array.hooks import hooks
+from rlx.array.host import from_host
 from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError, TraceError, ValueIssue
 from rlx.ops.control import fori_loop
