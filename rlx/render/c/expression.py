@@ -11,12 +11,12 @@ from rlx.core.dtype import DType, int32
 from rlx.core.errors import CompileError
 from rlx.ir.expand import Function
 from rlx.ir.loop import Expr
+from rlx.render.bounds import Interval, interval
 from rlx.render.c import convert, integer
 from rlx.render.c.complexes import Value, emit_complex
 from rlx.render.c.dialect import register
 from rlx.render.c.primitives import emit
 from rlx.render.c.unit import Unit
-from rlx.render.llvm.bounds import Interval, interval
 
 #: Length of an expression's text from which it gets a name of its own.
 LONG_TEXT = 160

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rlx.core.errors import CompileError
 from rlx.ir import loop as L
+from rlx.render.bounds import Interval
 from rlx.render.c.complexes import Value
 from rlx.render.c.dialect import Shape, Slot, register
 from rlx.render.c.expression import Evaluator, Memory, Scope, Writer, function_text
 from rlx.render.c.floating import RULES as FLOAT_RULES
 from rlx.render.c.tables import DIALECTS
 from rlx.render.c.unit import Unit
-from rlx.render.llvm.bounds import Interval
 
 
 def render(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from rlx.core.dtype import DType, float32
 from rlx.core.errors import CompileError
 from rlx.ir import loop
+from rlx.render.bounds import Interval, interval
 from rlx.render.llvm import complexes, convert, floating, integer, transcendental
-from rlx.render.llvm.bounds import Interval, interval
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.types import Value, is_narrow, literal, memory_type, register_type
 

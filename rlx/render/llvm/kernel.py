@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from rlx.core.dtype import int64
 from rlx.core.errors import CompileError
 from rlx.ir import loop
+from rlx.render.bounds import interval
 from rlx.render.llvm import tile
 from rlx.render.llvm.atomic import emit_atomic
-from rlx.render.llvm.bounds import interval
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.expression import Evaluator, Memory, Scope, Slot
 from rlx.render.llvm.helpers import Helpers
