@@ -1,8 +1,8 @@
 """Indices that are known to lie within their axis, and a watch on those that are not.
 
 Of an index in a traced function the values are not known where it is used: :func:`watch_bounds` proves from the
-expression that it is in bounds, or puts a watch on it. A watch costs one count in the program; where it is not zero,
-the call of the compiled function raises :class:`IndexOutOfBounds` at the line of the index. In the body of a loop on the
+expression that it is in bounds, or watches it. A watch costs one count in the program; where it is not zero, the
+call of the compiled function raises :class:`IndexOutOfBounds` at the line of the index. In the body of a loop on a
 device nobody can be told, and indices are clamped (reads) or dropped (writes).
 """
 

@@ -176,7 +176,8 @@ class TestNamespace:
         import subprocess
         import sys
         code = ("import sys, rlx\nassert 'rlx.sparse' not in sys.modules\nassert rlx.sparse.__name__ == 'rlx.sparse'\n"
-                "try:\n    rlx.nothing_of_this_name\nexcept AttributeError as e:\n    assert 'nothing_of_this_name' in str(e)\n"
+                "try:\n    rlx.nothing_of_this_name\n"
+                "except AttributeError as e:\n    assert 'nothing_of_this_name' in str(e)\n"
                 "else:\n    raise SystemExit(1)\nassert 'sparse' in dir(rlx)")
         subprocess.run([sys.executable, "-c", code], check=True)
 
