@@ -6,6 +6,8 @@
 (24, 32, 3)
 """
 
+from rlx.splat.formats import load as load
+from rlx.splat.formats import save as save
 from rlx.splat.metrics import psnr as psnr
 from rlx.splat.metrics import ssim as ssim
 from rlx.splat.ops import count_tiles as count_tiles
@@ -21,5 +23,3 @@ from rlx.splat.render import render as render
 from rlx.splat.types import Camera as Camera
 from rlx.splat.types import Gaussians as Gaussians
 from rlx.splat.types import RenderSettings as RenderSettings
-from rlx.splat.formats import load as load  # noqa: E402
-from rlx.splat.formats import save as save  # noqa: E402

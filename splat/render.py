@@ -1,4 +1,6 @@
-"""Rendering: project, list the tiles, composite. Two programs with one number between them, or one with a fixed room."""
+"""Rendering: project, list the tiles, composite. Two programs with one number between them, or one with a fixed
+room.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,9 @@ from typing import Any, NamedTuple
 
 from rlx.array.array import Array
 from rlx.array.jit import jit
-from rlx.core import dtype as dt
 from rlx.core.errors import DeviceError, TraceError, ValueIssue
 from rlx.ops.elementwise import maximum
-from rlx.ops.movement import concat, expand_dims
+from rlx.ops.movement import concat, expand_dims, stack
 from rlx.splat.ops.intersect import count_tiles, intersect
 from rlx.splat.ops.project import project
 from rlx.splat.ops.rasterize import rasterize
@@ -29,8 +30,8 @@ class Image(NamedTuple):
     rgb : (height, width, 3), the background included; not clipped to 1.
     alpha : (height, width) coverage in [0, 1].
     depth : (height, width) sum of depth times weight, in world units; divide by alpha for the expected depth.
-    pairs : how many pairs of tile and Gaussian there are (int64). When it exceeds a fixed capacity, the farthest Gaussians
-        are missing: render again with more.
+    pairs : how many pairs of tile and Gaussian there are (int64). When it exceeds a fixed capacity, the farthest
+    Gaussians are missing: render again with more.
     """
 
     rgb: Array
@@ -73,7 +74,6 @@ def _composite(p: Projected, background: Any, *, width: int, height: int, settin
     image, alpha = rasterize(p.means, p.conics, features, p.opacities, ids, offsets, width=width, height=height,
                              tile=settings.tile, max_alpha=settings.max_alpha, stop=settings.stop)
     rest = 1 - expand_dims(alpha, axis=2)
-    from rlx.ops.movement import stack
     behind = stack([x.astype(alpha.dtype) for x in background])
     return Image(image[:, :, :3] + rest * behind, alpha, image[:, :, 3], p.pairs)
 
@@ -113,9 +113,10 @@ def render(gaussians: Gaussians, camera: Camera, settings: RenderSettings | None
     settings : background, limits, anti-aliasing; see :class:`RenderSettings`.
     device : where to render; the Gaussians' device by default.
 
-    How many pairs of tile and Gaussian there are depends on the data. Outside of traced functions they are counted first
-    (one number goes to the host) and the list gets the next capacity of a series, so that few programs are compiled. In a
-    traced function (jit, grad) give ``RenderSettings(capacity=...)``; compare ``pairs`` with it afterwards.
+    How many pairs of tile and Gaussian there are depends on the data. Outside of traced functions they are counted
+    first
+    (one number goes to the host) and the list gets the next capacity of a series, so that few programs are compiled.
+    In a traced function (jit, grad) give ``RenderSettings(capacity=...)``; compare ``pairs`` with it afterwards.
 
     The method is that of Kerbl et al., ACM TOG 42(4), 2023, with the limits of gsplat.
 
@@ -130,11 +131,14 @@ def render(gaussians: Gaussians, camera: Camera, settings: RenderSettings | None
     s = settings or RenderSettings()
     g, c = _placed(gaussians, camera, device)
     background, s = tuple([x if isinstance(x, Array) else float(x) for x in s.background]), _static(s)
+    image: Image
     if s.capacity is not None:
-        return _whole_program(g, c, background, settings=s, room=s.capacity)
+        image = _whole_program(g, c, background, settings=s, room=s.capacity)
+        return image
     _eager(g, c, "render")
     p = _look_program(g, c, settings=s)
-    return _composite_program(p, background, width=c.width, height=c.height, settings=s, room=bucket(int(p.pairs)))
+    image = _composite_program(p, background, width=c.width, height=c.height, settings=s, room=bucket(int(p.pairs)))
+    return image
 
 
 def _static(s: RenderSettings) -> RenderSettings:
@@ -168,4 +172,4 @@ def check_room(image: Image, room: int) -> None:
                          why="the farthest Gaussians were left out", do="raise RenderSettings.capacity")
 
 
-__all__ = ["Image", "Projected", "bucket", "capacity", "check_room", "dt", "render"]
+__all__ = ["Image", "Projected", "bucket", "capacity", "check_room", "render"]

@@ -14,6 +14,7 @@ from rlx.array.build import as_array
 from rlx.array.tree import tree_map
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
+from rlx.splat.sizes import length
 
 #: Number of spherical-harmonics coefficients -> degree.
 DEGREES = {1: 0, 4: 1, 9: 2, 16: 3}
@@ -54,7 +55,9 @@ class Gaussians:
         """
         kind = dt.as_dtype(dtype).numpy if dtype is not None else np.float32
         if kind not in (np.dtype(np.float32), np.dtype(np.float64), np.float32):
-            raise DTypeError(f"Gaussians of {kind}", why="rendering takes float32 or float64", do="pass dtype=rlx.float32")
+            raise DTypeError(
+                f"Gaussians of {kind}", why="rendering takes float32 or float64", do="pass dtype=rlx.float32"
+            )
         parts = [x if isinstance(x, Array) else as_array(np.asarray(x, kind), device=device)
                  for x in (means, scales, rotations, opacities, sh)]
         made = cls(*parts)
@@ -62,7 +65,9 @@ class Gaussians:
         return made
 
     @classmethod
-    def from_raw(cls, means: Array, log_scales: Array, rotations: Array, logit_opacities: Array, sh: Array) -> Gaussians:
+    def from_raw(
+        cls, means: Array, log_scales: Array, rotations: Array, logit_opacities: Array, sh: Array
+    ) -> Gaussians:
         """Gaussians from unbounded parameters: ``scales = exp(log_scales)``, ``opacities = sigmoid(logits)``."""
         from rlx.ops.elementwise import exp
         return cls(means, exp(log_scales), rotations, 1 / (1 + exp(-logit_opacities)), sh)
@@ -74,12 +79,12 @@ class Gaussians:
         return self.means, log(maximum(self.scales, 1e-12)), self.rotations, log(o / (1 - o)), self.sh
 
     def __len__(self) -> int:
-        return int(self.means.shape[0])
+        return length(self.means)
 
     @property
     def degree(self) -> int:
         """Degree of the spherical harmonics, 0 to 3."""
-        return DEGREES[int(self.sh.shape[1])]
+        return DEGREES[length(self.sh, 1)]
 
     @property
     def device(self) -> str:
@@ -125,8 +130,8 @@ class Camera:
     Attributes
     ----------
     world_to_camera : (4, 4) rigid transformation.
-    intrinsics : (3, 3) ``[[fx, 0, cx], [0, fy, cy], [0, 0, 1]]`` in pixels; the centre of the first pixel is (0.5, 0.5).
-    width, height : size of the image in pixels (static: another size is another program).
+    intrinsics : (3, 3) ``[[fx, 0, cx], [0, fy, cy], [0, 0, 1]]`` in pixels; the centre of the first pixel is (0.5,
+    0.5). width, height : size of the image in pixels (static: another size is another program).
     """
 
     world_to_camera: Array
@@ -135,16 +140,28 @@ class Camera:
     height: int = field(metadata={"static": True})
 
     @classmethod
-    def create(cls, world_to_camera: Any, intrinsics: Any, width: int, height: int, *, device: str | None = None) -> Camera:
+    def create(
+        cls, world_to_camera: Any, intrinsics: Any, width: int, height: int, *, device: str | None = None
+    ) -> Camera:
         """A camera from matrices, checked."""
-        made = cls(*[x if isinstance(x, Array) else as_array(np.asarray(x, np.float32), device=device)
-                     for x in (world_to_camera, intrinsics)], width, height)
+        parts = [x if isinstance(x, Array) else as_array(np.asarray(x, np.float32), device=device)
+                 for x in (world_to_camera, intrinsics)]
+        made = cls(parts[0], parts[1], width, height)
         made.check()
         return made
 
     @classmethod
-    def look_at(cls, eye: Sequence[float], target: Sequence[float] = (0.0, 0.0, 0.0), up: Sequence[float] = (0.0, 1.0, 0.0),
-                *, width: int, height: int, fov: float = 50.0, device: str | None = None) -> Camera:
+    def look_at(
+        cls,
+        eye: Sequence[float],
+        target: Sequence[float] = (0.0, 0.0, 0.0),
+        up: Sequence[float] = (0.0, 1.0, 0.0),
+        *,
+        width: int,
+        height: int,
+        fov: float = 50.0,
+        device: str | None = None,
+    ) -> Camera:
         """A camera at ``eye`` that looks at ``target`` with ``up`` upwards in the image.
 
         ``fov`` is the *vertical* field of view in degrees; the principal point is the image's centre.
@@ -170,7 +187,9 @@ class Camera:
     def orbit(cls, count: int, *, center: Sequence[float], radius: float, elevation: float = 15.0,
               up: Sequence[float] = (0.0, 1.0, 0.0), width: int, height: int, fov: float = 50.0,
               device: str | None = None) -> list[Camera]:
-        """``count`` cameras evenly on a circle around ``center``, ``elevation`` degrees above its plane (normal ``up``)."""
+        """``count`` cameras evenly on a circle around ``center``, ``elevation`` degrees above its plane (normal
+        ``up``).
+        """
         u = _unit(np.asarray(up, np.float64), "up has no length")
         side = np.eye(3)[int(np.argmin(np.abs(u)))]
         a = _unit(np.cross(u, side), "up has no length")
@@ -181,7 +200,9 @@ class Camera:
             t = 2 * math.pi * i / count
             offset = math.cos(lift) * (math.cos(t) * a + math.sin(t) * b) + math.sin(lift) * u
             eye = np.asarray(center, np.float64) + radius * offset
-            out.append(cls.look_at(list(eye), list(center), list(u), width=width, height=height, fov=fov, device=device))
+            out.append(
+                cls.look_at(list(eye), list(center), list(u), width=width, height=height, fov=fov, device=device)
+            )
         return out
 
     def check(self) -> None:

@@ -17,9 +17,11 @@ KINDS = (".compressed.ply", ".ply", ".splat", ".spz")
 
 
 def load(path: Any, *, device: str | None = None) -> Gaussians:
-    """Read Gaussians from a .ply (original layout or PlayCanvas's compressed one), .splat or .spz (versions 1 to 4) file.
+    """Read Gaussians from a .ply (original layout or PlayCanvas's compressed one), .splat or .spz (versions 1 to 4)
+    file.
 
-    All are given in one convention: x right, y down, z forward (as trained scenes in .ply have it); .spz keeps other axes
+    All are given in one convention: x right, y down, z forward (as trained scenes in .ply have it); .spz keeps other
+    axes
     and is converted. Sizes that a header declares are checked against the file before memory is asked for; a damaged or
     truncated file is a FormatError. Reading .spz version 4 needs the package ``zstandard`` (or Python 3.14).
     """
@@ -33,14 +35,19 @@ def decode(data: bytes, what: str) -> Cloud:
     if data[:3] == b"ply":
         tables = read_tables(data, what)
         if "vertex" not in tables:
-            raise FormatError(f"{what}: a PLY file without vertices", why=f"it has {', '.join(tables) or 'no elements'}",
-                              do="pass a file of Gaussians")
-        return (compressed if compressed.is_compressed(tables) else ply).decode(tables, what)
+            raise FormatError(
+                f"{what}: a PLY file without vertices",
+                why=f"it has {', '.join(tables) or 'no elements'}",
+                do="pass a file of Gaussians",
+            )
+        return compressed.decode(tables, what) if compressed.is_compressed(tables) else ply.decode(tables, what)
     if data[:4] == spz.MAGIC or data[:2] == b"\x1f\x8b":
         return spz.decode(data, what)
     if what.lower().endswith(".splat"):
         return splat.decode(data, what)
-    raise FormatError(f"{what}: not a scene file", why=f"it starts with {data[:4]!r}", do=f"pass one of {', '.join(KINDS)}")
+    raise FormatError(
+        f"{what}: not a scene file", why=f"it starts with {data[:4]!r}", do=f"pass one of {', '.join(KINDS)}"
+    )
 
 
 def save(path: Any, gaussians: Gaussians, *, version: int = 4) -> None:

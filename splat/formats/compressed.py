@@ -29,7 +29,9 @@ def decode(tables: dict[str, np.ndarray], what: str) -> Cloud:
     v, chunk = tables["vertex"], tables["chunk"]
     n = len(v)
     if len(chunk) != -(-n // CHUNK):
-        raise FormatError(f"{what}: {len(chunk)} chunks for {n} Gaussians", why=f"a chunk has {CHUNK}", do="get the file again")
+        raise FormatError(
+            f"{what}: {len(chunk)} chunks for {n} Gaussians", why=f"a chunk has {CHUNK}", do="get the file again"
+        )
     packed = [_words(v, name, what) for name in _PACKED]
     of = np.arange(n) // CHUNK
     means = _lerp(_vector(packed[0]), chunk, of, [f"_{a}" for a in _AXES], what)
@@ -63,8 +65,10 @@ def _vector(word: np.ndarray) -> np.ndarray:
 
 def _lerp(t: np.ndarray, chunk: np.ndarray, of: np.ndarray, names: list[str], what: str) -> np.ndarray:
     """Fractions between the minimum and maximum of their chunk."""
-    low, high = columns(chunk, [f"min{x}" for x in names], what)[of], columns(chunk, [f"max{x}" for x in names], what)[of]
-    return low * (1 - t) + high * t
+    low = columns(chunk, [f"min{x}" for x in names], what)[of]
+    high = columns(chunk, [f"max{x}" for x in names], what)[of]
+    out: np.ndarray = low * (1 - t) + high * t
+    return out
 
 
 def _rotation(word: np.ndarray) -> np.ndarray:
@@ -84,7 +88,9 @@ def _rest(tables: dict[str, np.ndarray], n: int, what: str) -> np.ndarray:
         return np.zeros((n, 0), np.float32)
     table = tables["sh"]
     if len(table) != n:
-        raise FormatError(f"{what}: {len(table)} rows of harmonics for {n} Gaussians", why="each has one", do="get the file again")
+        raise FormatError(
+            f"{what}: {len(table)} rows of harmonics for {n} Gaussians", why="each has one", do="get the file again"
+        )
     b = columns(table, rest_names(table, what), what)
     # Bytes stand for the middle of their interval, but for the ends.
     t = np.where(b == 0, 0, np.where(b == 255, 1, (b + 0.5) / 256))
@@ -132,7 +138,8 @@ def _quantize(x: np.ndarray, chunks: int, bits: tuple[int, ...]) -> tuple[np.nda
 
 
 def _join(q: np.ndarray) -> np.ndarray:
-    return (q[:, 0] << 21) | (q[:, 1] << 11) | q[:, 2]
+    out: np.ndarray = (q[:, 0] << 21) | (q[:, 1] << 11) | q[:, 2]
+    return out
 
 
 def _pack_rotation(q: np.ndarray) -> np.ndarray:

@@ -81,8 +81,11 @@ def need(data: bytes | memoryview, offset: int, size: int, what: str) -> None:
 def bounded(declared: int, stored: int, what: str) -> None:
     """Raise FormatError when ``stored`` compressed bytes claim to hold implausibly many."""
     if declared > FREE_BYTES and declared > MAX_RATIO * stored:
-        raise FormatError(f"{what}: {stored} compressed bytes declare {declared} decoded ones",
-                          why=f"a ratio above {MAX_RATIO} is not a scene but a decompression bomb", do="do not open this file")
+        raise FormatError(
+            f"{what}: {stored} compressed bytes declare {declared} decoded ones",
+            why=f"a ratio above {MAX_RATIO} is not a scene but a decompression bomb",
+            do="do not open this file",
+        )
 
 
 def gunzip(data: bytes, limit: Callable[[bytes], int], first: int, what: str) -> bytes:
@@ -157,8 +160,8 @@ def _zstd_module() -> tuple[Any, bool]:
 def finite(cloud: Cloud, what: str) -> Cloud:
     """The cloud, float32 and contiguous; FormatError when a mean, scale, rotation or opacity is NaN or infinite."""
     for name, x in zip(Cloud._fields, cloud, strict=True):
-        bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1)) if len(x) else ()
+        bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1)) if len(x) else np.zeros(0, np.intp)
         if len(bad):
             raise FormatError(f"{what}: {name} of Gaussian {int(bad[0])} is not finite ({len(bad)} such)",
                               why="a NaN or infinity cannot be rendered", do="remove those Gaussians from the file")
-    return Cloud(*[np.ascontiguousarray(x, np.float32) for x in cloud])
+    return Cloud._make([np.ascontiguousarray(x, np.float32) for x in cloud])

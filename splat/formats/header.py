@@ -40,7 +40,9 @@ def read_tables(data: bytes, what: str) -> dict[str, np.ndarray]:
 def _parse(data: bytes, what: str) -> tuple[list[Element], str, int]:
     """Elements, byte order, and where the data start."""
     if data[:4] not in (b"ply\n", b"ply\r"):
-        raise FormatError(f"{what} is not a PLY file", why=f"it starts with {data[:4]!r}", do="check the file and its name")
+        raise FormatError(
+            f"{what} is not a PLY file", why=f"it starts with {data[:4]!r}", do="check the file and its name"
+        )
     end = data.find(b"end_header", 0, HEADER_BYTES)
     stop = data.find(b"\n", end, end + 16) if end >= 0 else -1
     if stop < 0:
@@ -49,7 +51,9 @@ def _parse(data: bytes, what: str) -> tuple[list[Element], str, int]:
     try:
         lines = [x.split() for x in data[:end].decode("ascii").splitlines()[1:]]
     except UnicodeDecodeError:
-        raise FormatError(f"{what}: the PLY header is not text", why="it has bytes above 127", do="get the file again") from None
+        raise FormatError(
+            f"{what}: the PLY header is not text", why="it has bytes above 127", do="get the file again"
+        ) from None
     return *_read_lines(lines, what), stop + 1
 
 
@@ -77,7 +81,9 @@ def _read_lines(lines: list[list[str]], what: str) -> tuple[list[Element], str]:
                 raise FormatError(f"{what}: PLY header line {' '.join(words)[:80]!r}", why="it is not understood here",
                                   do="save the scene with scalar properties only")
     if order is None:
-        raise FormatError(f"{what}: the PLY header names no format", why="the format line is missing", do="get the file again")
+        raise FormatError(
+            f"{what}: the PLY header names no format", why="the format line is missing", do="get the file again"
+        )
     if len({e.name for e in elements}) != len(elements):
         raise FormatError(f"{what}: two PLY elements have one name", why="names are unique", do="get the file again")
     return [e for e in elements if e.columns or e.count], order
@@ -90,7 +96,11 @@ def columns(table: np.ndarray, names: list[str], what: str) -> np.ndarray:
     if lost:
         raise FormatError(f"{what}: no property {', '.join(lost[:4])}", why=f"the file has {', '.join(have[:8])}...",
                           do="pass a file of Gaussians in the layout of its kind")
-    return np.stack([table[n].astype(np.float32) for n in names], axis=1) if names else np.zeros((len(table), 0), np.float32)
+    return (
+        np.stack([table[n].astype(np.float32) for n in names], axis=1)
+        if names
+        else np.zeros((len(table), 0), np.float32)
+    )
 
 
 def header(elements: list[tuple[str, int, list[tuple[str, str]]]]) -> bytes:

@@ -57,6 +57,7 @@ def encode(c: Cloud) -> list[bytes]:
     names = [*_POSITION, "nx", "ny", "nz", *_DC, *rest, "opacity", *_SCALES, *_ROTATION]
     planar = c.sh[:, 1:].transpose(0, 2, 1).reshape(n, 3 * k)
     scales = np.log(np.maximum(c.scales.astype(np.float64), 1e-30))
-    body = np.concatenate([c.means, np.zeros((n, 3)), c.sh[:, 0], planar, logit(c.opacities)[:, None], scales, c.rotations],
-                          axis=1).astype("<f4")
+    body = np.concatenate(
+        [c.means, np.zeros((n, 3)), c.sh[:, 0], planar, logit(c.opacities)[:, None], scales, c.rotations], axis=1
+    ).astype("<f4")
     return [header([("vertex", n, [(name, "float") for name in names])]), body.tobytes()]

@@ -14,8 +14,11 @@ ROW = np.dtype([("mean", "<f4", 3), ("scale", "<f4", 3), ("rgba", "u1", 4), ("ro
 def decode(data: bytes, what: str) -> Cloud:
     """The Gaussians of a file."""
     if len(data) % ROW.itemsize:
-        raise FormatError(f"{what}: {len(data)} bytes", why=f"a .splat file has {ROW.itemsize} bytes for each Gaussian: it is "
-                          "truncated, or of another kind", do="get the file again")
+        raise FormatError(
+            f"{what}: {len(data)} bytes",
+            why=f"a .splat file has {ROW.itemsize} bytes for each Gaussian: it is truncated, or of another kind",
+            do="get the file again",
+        )
     t = np.frombuffer(data, ROW)
     color = t["rgba"].astype(np.float32) / 255
     sh = ((color[:, :3] - 0.5) / C0)[:, None, :]

@@ -1,4 +1,6 @@
-"""Niantic's ``.spz``, versions 1 to 4: quantized attributes, one after another, in gzip (1 to 3) or zstd streams (4)."""
+"""Niantic's ``.spz``, versions 1 to 4: quantized attributes, one after another, in gzip (1 to 3) or zstd streams
+(4).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Head(NamedTuple):
     """The fields that all versions share, and the size of each attribute's bytes."""
 
     version: int
-    count: int
+    points: int
     degree: int
     fraction: int
     flags: int
@@ -38,7 +40,7 @@ class Head(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of positions, alphas, colours, scales, rotations and harmonics."""
-        n = self.count
+        n = self.points
         return ((6 if self.version == 1 else 9) * n, n, 3 * n, 3 * n, (4 if self.version >= 3 else 3) * n,
                 3 * _HIGHER[self.degree] * n)
 
@@ -46,7 +48,7 @@ class Head(NamedTuple):
 def decode(data: bytes, what: str) -> Cloud:
     """The Gaussians of a file, in PLY's axes."""
     head, streams = _streams4(data, what) if data[:4] == MAGIC else _streams1(data, what)
-    n = head.count
+    n = head.points
     raw = [np.frombuffer(s, np.uint8) for s in streams]
     means = _positions(raw[0], head)
     scales = np.exp(raw[3].reshape(n, 3).astype(np.float32) / 16 - 10)
@@ -56,13 +58,16 @@ def decode(data: bytes, what: str) -> Cloud:
     if head.degree:
         b = raw[5].reshape(n, -1, 3)[:, :sh.shape[1] - 1].astype(np.float32)
         sh[:, 1:] = (b - 128) / 128 * FLIP[:sh.shape[1] - 1, None]
-    return Cloud(means * np.float32([1, -1, -1]), scales, q * np.float32([1, 1, -1, -1]), raw[1].astype(np.float32) / 255, sh)
+    means, q = means * np.array([1, -1, -1], np.float32), q * np.array([1, 1, -1, -1], np.float32)
+    return Cloud(means, scales, q, raw[1].astype(np.float32) / 255, sh)
 
 
 def _streams1(data: bytes, what: str) -> tuple[Head, list[bytes]]:
     """Versions 1 to 3: one gzip stream. Extensions follow the header and have no length in it."""
     if data[:2] != b"\x1f\x8b":
-        raise FormatError(f"{what} is not an .spz file", why=f"it starts with {data[:4]!r}", do="check the file and its name")
+        raise FormatError(
+            f"{what} is not an .spz file", why=f"it starts with {data[:4]!r}", do="check the file and its name"
+        )
     found: list[Head] = []
 
     def limit(first: bytes) -> int:
@@ -72,8 +77,11 @@ def _streams1(data: bytes, what: str) -> tuple[Head, list[bytes]]:
                               do="check the file and its name")
         found.append(_head(version, (1, 2, 3), count, degree, fraction, flags, what))
         if flags & _EXTENDED:
-            raise FormatError(f"{what}: an .spz version {version} file with extensions", why="they may change the meaning of the data",
-                              do="save it as version 4")
+            raise FormatError(
+                f"{what}: an .spz version {version} file with extensions",
+                why="they may change the meaning of the data",
+                do="save it as version 4",
+            )
         return _HEAD.size + sum(found[0].sizes)
 
     body = memoryview(gunzip(data, limit, _HEAD.size, what))[_HEAD.size:]
@@ -91,7 +99,9 @@ def _streams4(data: bytes, what: str) -> tuple[Head, list[bytes]]:
     head = _head(version, (4,), count, degree, fraction, flags, what)
     sizes = head.sizes if head.degree else head.sizes[:5]
     if streams != len(sizes) and not (streams == 6 and head.degree == 0):
-        raise FormatError(f"{what}: {streams} streams", why=f"degree {degree} has {len(sizes)}", do="get the file again")
+        raise FormatError(
+            f"{what}: {streams} streams", why=f"degree {degree} has {len(sizes)}", do="get the file again"
+        )
     if table < _HEAD4.size:
         raise FormatError(f"{what}: the table of streams lies at byte {table}", why="that is within the header",
                           do="get the file again")
@@ -121,8 +131,11 @@ def _check_extensions(block: bytes, what: str) -> None:
         kind, size = struct.unpack_from("<II", block, at)
         need(block, at + 8, size, f"{what}: extension {kind:#x}")
         if kind not in _SAFE:
-            raise FormatError(f"{what}: extension {kind:#010x}", why="it is not known here and may change what the data mean",
-                              do="save the scene without extensions")
+            raise FormatError(
+                f"{what}: extension {kind:#010x}",
+                why="it is not known here and may change what the data mean",
+                do="save the scene without extensions",
+            )
         at += 8 + size
 
 
@@ -130,8 +143,11 @@ def _head(version: int, known: tuple[int, ...], count: int, degree: int, fractio
     if version not in known:
         raise FormatError(f"{what}: .spz version {version}", why="versions 1 to 4 are known", do="convert the file")
     if degree >= len(_HIGHER) or fraction > 23:
-        raise FormatError(f"{what}: degree {degree} and {fraction} fractional bits", why="the header is damaged: degrees go to 4, bits to 23",
-                          do="get the file again")
+        raise FormatError(
+            f"{what}: degree {degree} and {fraction} fractional bits",
+            why="the header is damaged: degrees go to 4, bits to 23",
+            do="get the file again",
+        )
     return Head(version, count, degree, fraction, flags)
 
 
@@ -184,7 +200,14 @@ def encode(c: Cloud, version: int = 4, fraction: int = 12) -> list[bytes]:
     xyzw = (q * [1, 1, -1, -1])[:, [1, 2, 3, 0]]
     turns = _pack4(xyzw) if version >= 3 else _byte(np.where(xyzw[:, 3:] < 0, -1, 1) * xyzw[:, :3] * 127.5 + 127.5)
     higher = c.sh[:, 1:] * FLIP[:c.sh.shape[1] - 1, None]
-    parts = [whole, _byte(c.opacities * 255), _byte((c.sh[:, 0] * _COLOR + 0.5) * 255), scales, turns, _byte(higher * 128 + 128)]
+    parts = [
+        whole,
+        _byte(c.opacities * 255),
+        _byte((c.sh[:, 0] * _COLOR + 0.5) * 255),
+        scales,
+        turns,
+        _byte(higher * 128 + 128),
+    ]
     raw = [np.ascontiguousarray(p).tobytes() for p in parts]
     if version < 4:
         head = _HEAD.pack(MAGIC, version, n, c.degree, fraction, 0, 0)
@@ -196,7 +219,8 @@ def encode(c: Cloud, version: int = 4, fraction: int = 12) -> list[bytes]:
 
 
 def _byte(x: np.ndarray) -> np.ndarray:
-    return np.clip(np.rint(x), 0, 255).astype(np.uint8)
+    out: np.ndarray = np.clip(np.rint(x), 0, 255).astype(np.uint8)
+    return out
 
 
 def _pack4(xyzw: np.ndarray) -> np.ndarray:
@@ -205,6 +229,8 @@ def _pack4(xyzw: np.ndarray) -> np.ndarray:
     others = np.argsort(np.arange(4) == largest[:, None], axis=1, kind="stable")[:, :3]
     word = largest.astype(np.uint32)
     for v in np.take_along_axis(q, others, 1).T:
-        field = (v < 0).astype(np.uint32) << 9 | np.minimum(np.rint(np.abs(v) * (511 / np.sqrt(0.5))), 511).astype(np.uint32)
+        field = (v < 0).astype(np.uint32) << 9 | np.minimum(np.rint(np.abs(v) * (511 / np.sqrt(0.5))), 511).astype(
+            np.uint32
+        )
         word = (word << 10) | field
     return word.astype("<u4")

@@ -18,6 +18,7 @@ from rlx.ops.index import gather, scatter
 from rlx.ops.linear import cumulative_sum, scan, sort_with
 from rlx.ops.movement import concat, iota, slice_of
 from rlx.ops.reduce import sum as total
+from rlx.splat.sizes import length
 
 _DISCRETE = NotDifferentiable("the list of touched tiles does not vary smoothly")
 
@@ -47,7 +48,8 @@ def count_tiles(centres: Array, radii: Array, /, *, width: int, height: int, til
     """
     _check(centres.shape, radii.shape, 1)
     _, _, nx, ny = _bounds(centres, radii, width, height, tile)
-    return total(cast(nx, dt.int64) * cast(ny, dt.int64))
+    out: Array = total(cast(nx, dt.int64) * cast(ny, dt.int64))
+    return out
 
 
 @op_named("splat.intersect")
@@ -61,7 +63,7 @@ def intersect(centres: Array, radii: Array, depths: Array, /, *, width: int, hei
     behind the last pair are unspecified.
     """
     _check(centres.shape, radii.shape, capacity)
-    n, (columns, rows) = int(centres.shape[0]), grid(width, height, tile)
+    n, (columns, rows) = length(centres), grid(width, height, tile)
     device = centres._value.node.device
     if n == 0:
         return (zeros((capacity,), dtype=dt.int32, device=device),
@@ -83,7 +85,7 @@ def _expand(counts: Array, capacity: int) -> tuple[Array, Array, Array]:
     """For each slot of a list where item i repeats ``counts[i]`` times: its item, its place among the item's slots,
     and how many slots are used."""
     device = counts._value.node.device
-    n = int(counts.shape[0])
+    n = length(counts)
     ends = cumulative_sum(cast(counts, dt.int64))
     starts = cast(minimum(ends - cast(counts, dt.int64), capacity), dt.int32)
     marks = scatter(zeros((capacity + 1,), dtype=dt.int32, device=device),
@@ -95,11 +97,12 @@ def _expand(counts: Array, capacity: int) -> tuple[Array, Array, Array]:
 
 def _offsets(tiles: Array, count: int, device: str | None) -> Array:
     """Where each tile's run starts in the sorted list, and where the last one ends."""
-    n = int(tiles.shape[0])
+    n = length(tiles)
     one = broadcast(ones((), dtype=dt.int32, device=device), (n,))
     sizes = scatter(zeros((count + 1,), dtype=dt.int32, device=device), one, (tiles,), "add")
     ends = scan(slice_of(sizes, (0,), (count,)), "add", 0)
-    return concat([zeros((1,), dtype=dt.int32, device=device), ends])
+    out: Array = concat([zeros((1,), dtype=dt.int32, device=device), ends])
+    return out
 
 
 def _check(centres: Any, radii: Any, capacity: int) -> None:
@@ -157,8 +160,10 @@ def _sample() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @count_tiles.samples
 def _() -> list[Sample]:
     centres, radii, _ = _sample()
-    return [Sample((centres, radii), {"width": 48, "height": 40, "tile": 8}, name="scene", grad=False),
-            Sample((centres[:1], radii[:1] * 0), {"width": 48, "height": 40}, name="nothing drawn", edge=True, grad=False)]
+    return [
+        Sample((centres, radii), {"width": 48, "height": 40, "tile": 8}, name="scene", grad=False),
+        Sample((centres[:1], radii[:1] * 0), {"width": 48, "height": 40}, name="nothing drawn", edge=True, grad=False),
+    ]
 
 
 @intersect.samples

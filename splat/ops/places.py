@@ -19,7 +19,21 @@ from rlx.ops.reduce import any as some
 from rlx.ops.reduce import sum as total
 from rlx.splat.ops.intersect import grid
 from rlx.splat.ops.project import MIN_ALPHA
-from rlx.splat.ops.rasterize import Frame, Hit, Splats, State, check, hit, in_order, pixels, rasterize, start, step, tiled
+from rlx.splat.ops.rasterize import (
+    Frame,
+    Hit,
+    Splats,
+    State,
+    check,
+    hit,
+    in_order,
+    pixels,
+    rasterize,
+    start,
+    step,
+    tiled,
+)
+from rlx.splat.sizes import length
 
 
 class Back(NamedTuple):
@@ -46,9 +60,10 @@ def rasterize_places(means: Array, conics: Array, features: Array, opacities: Ar
     """
     f = Frame(width, height, tile, max_alpha, stop)
     check(means.shape, conics.shape, features.shape, opacities.shape, offsets.shape, f)
-    channels, device, size = int(features.shape[1]), means._value.node.device, int(ids.shape[0])
+    channels, device, size = length(features, 1), means._value.node.device, length(ids)
     if 0 in (means.shape[0], size):
-        return zeros((size, 6 + channels), dtype=means.dtype, device=device)
+        none: Array = zeros((size, 6 + channels), dtype=means.dtype, device=device)
+        return none
     splats, (px, py) = in_order(means, conics, features, opacities, ids), pixels(f, means.dtype, device)
     d_sums = [tiled(d_image[:, :, i], f) for i in range(channels)]
     first, end = start(f, offsets, 0, means.dtype)
@@ -70,7 +85,8 @@ def rasterize_places(means: Array, conics: Array, features: Array, opacities: Ar
 
     empty = zeros((size,), dtype=means.dtype, device=device)
     begin = Back(full((), 0, dtype=dt.int32, device=device), first, tiled(behind, f), (empty,) * (6 + channels))
-    return stack(while_loop(lambda v: some(v.state.active), body, begin).grads, axis=1)
+    out: Array = stack(while_loop(lambda v: some(v.state.active), body, begin).grads, axis=1)
+    return out
 
 
 def _parts(s: Splats, h: Hit, d: Array) -> list[Array]:
@@ -84,8 +100,22 @@ rasterize_places.grad(NotDifferentiable("second derivatives of compositing are n
 
 
 @rasterize_places.ref
-def _(means: Any, conics: Any, features: Any, opacities: Any, ids: Any, offsets: Any, d_image: Any, behind: Any, *, width: int,
-      height: int, tile: int = 16, max_alpha: float = 0.999, stop: float = 1e-4) -> Any:
+def _(
+    means: Any,
+    conics: Any,
+    features: Any,
+    opacities: Any,
+    ids: Any,
+    offsets: Any,
+    d_image: Any,
+    behind: Any,
+    *,
+    width: int,
+    height: int,
+    tile: int = 16,
+    max_alpha: float = 0.999,
+    stop: float = 1e-4,
+) -> Any:
     """One pixel at a time, back to front, in float64."""
     out = np.zeros((len(ids), 6 + features.shape[1]))
     columns, _ = grid(width, height, tile)

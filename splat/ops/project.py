@@ -14,6 +14,7 @@ from rlx.ir.op import Sample
 from rlx.ops.control import stop_gradient
 from rlx.ops.elementwise import ceil, log, maximum, minimum, sqrt, where
 from rlx.ops.movement import stack
+from rlx.splat.sizes import length
 
 #: Contributions below one step of an 8-bit image are dropped; it also bounds a Gaussian's extent on the screen.
 MIN_ALPHA = 1 / 255
@@ -26,7 +27,7 @@ Columns = tuple[Array, ...]
 
 
 def _columns(x: Array) -> Columns:
-    return tuple([x[:, i] for i in range(int(x.shape[1]))])
+    return tuple([x[:, i] for i in range(length(x, 1))])
 
 
 def rotation(q: Array) -> list[list[Array]]:
@@ -59,15 +60,28 @@ def _screen(p: Columns, m: list[list[Array]], k: Array, width: int, height: int)
 
 
 @op_named("splat.project")
-def project(means: Array, scales: Array, rotations: Array, opacities: Array, world_to_camera: Array, intrinsics: Array, /, *,
-            width: int, height: int, near: float = 0.01, far: float = 1e10, blur: float = 0.3,
-            radius_clip: float = 0.0) -> tuple[Array, Array, Array, Array, Array]:
+def project(
+    means: Array,
+    scales: Array,
+    rotations: Array,
+    opacities: Array,
+    world_to_camera: Array,
+    intrinsics: Array,
+    /,
+    *,
+    width: int,
+    height: int,
+    near: float = 0.01,
+    far: float = 1e10,
+    blur: float = 0.3,
+    radius_clip: float = 0.0,
+) -> tuple[Array, Array, Array, Array, Array]:
     """Project Gaussians to the screen: ``S2 = J W S3 W^T J^T + blur I`` (Zwicker et al., EWA splatting, 2001).
 
     Shapes: means (N, 3), scales (N, 3), rotations (N, 4) as w x y z, opacities (N,), world_to_camera (4, 4),
     intrinsics (3, 3). Results: centres (N, 2) in pixels; depths (N,); conics (N, 3), the entries xx, xy, yy of the
-    inverse of S2; compensation (N,), ``sqrt(det / det blurred)``; radii (N, 2), int32 half-widths in pixels, both 0 for a
-    Gaussian that is not drawn (outside of the depths or the image, too small, too faint, or not finite).
+    inverse of S2; compensation (N,), ``sqrt(det / det blurred)``; radii (N, 2), int32 half-widths in pixels, both 0
+    for a Gaussian that is not drawn (outside of the depths or the image, too small, too faint, or not finite).
     """
     _check(means.shape, scales.shape, rotations.shape, opacities.shape, world_to_camera.shape, intrinsics.shape)
     w, k = world_to_camera, intrinsics
@@ -101,7 +115,8 @@ def _radii(sxx: Array, syy: Array, opacities: Array, centres: Array, solid: Arra
     seen = (cx + rx > 0) & (cx - rx < width) & (cy + ry > 0) & (cy - ry < height)
     drawn = solid & bright & seen & ((rx > clip) | (ry > clip))
     # Half-widths beyond the image cannot matter; the bound keeps the cast exact.
-    return stack([where(drawn, minimum(r, 1 << 20), 0) for r in (rx, ry)], axis=1).astype(dt.int32)
+    out: Array = stack([where(drawn, minimum(r, 1 << 20), 0) for r in (rx, ry)], axis=1).astype(dt.int32)
+    return out
 
 
 def _check(*shapes: Any) -> None:
@@ -113,8 +128,21 @@ def _check(*shapes: Any) -> None:
 
 
 @project.ref
-def _(means: Any, scales: Any, rotations: Any, opacities: Any, world_to_camera: Any, intrinsics: Any, *, width: int, height: int,
-      near: float = 0.01, far: float = 1e10, blur: float = 0.3, radius_clip: float = 0.0) -> Any:
+def _(
+    means: Any,
+    scales: Any,
+    rotations: Any,
+    opacities: Any,
+    world_to_camera: Any,
+    intrinsics: Any,
+    *,
+    width: int,
+    height: int,
+    near: float = 0.01,
+    far: float = 1e10,
+    blur: float = 0.3,
+    radius_clip: float = 0.0,
+) -> Any:
     """The published matrix form, in float64, one Gaussian at a time."""
     from scipy.spatial.transform import Rotation
     out: list[list[Any]] = [[], [], [], [], []]
@@ -137,8 +165,17 @@ def _(means: Any, scales: Any, rotations: Any, opacities: Any, world_to_camera: 
         radius = np.ceil(extent * np.sqrt(np.diag(b2)))
         drawn = inside and o >= MIN_ALPHA and (radius > radius_clip).any() and \
             (centre + radius > 0).all() and (centre - radius < size).all()
-        for part, v in zip(out, (centre, p[2], [inv[0, 0], inv[0, 1], inv[1, 1]],
-                                 np.sqrt(max(np.linalg.det(s2) / np.linalg.det(b2), 0.0)), radius * drawn), strict=True):
+        for part, v in zip(
+            out,
+            (
+                centre,
+                p[2],
+                [inv[0, 0], inv[0, 1], inv[1, 1]],
+                np.sqrt(max(np.linalg.det(s2) / np.linalg.det(b2), 0.0)),
+                radius * drawn,
+            ),
+            strict=True,
+        ):
             part.append(v)
     kind = means.dtype
     return (*[np.array(part).astype(kind) for part in out[:4]], np.array(out[4]).astype(np.int32))

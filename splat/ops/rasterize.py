@@ -23,6 +23,7 @@ from rlx.ops.reduce import any as some
 from rlx.ops.reduce import sum as total
 from rlx.splat.ops.intersect import grid
 from rlx.splat.ops.project import MIN_ALPHA
+from rlx.splat.sizes import length
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Splats(NamedTuple):
     def at(self, index: Array) -> Splats:
         """The values at positions of the list."""
         read: Callable[[Array], Array] = lambda x: gather(x, index)
-        return Splats(*[read(x) for x in self[:6]], tuple([read(f) for f in self.features]))
+        return Splats(read(self.cx), read(self.cy), read(self.a), read(self.b), read(self.c), read(self.opacity),
+                      tuple([read(f) for f in self.features]))
 
 
 class Hit(NamedTuple):
@@ -71,9 +73,9 @@ class Hit(NamedTuple):
 
 def in_order(means: Array, conics: Array, features: Array, opacities: Array, ids: Array) -> Splats:
     """Quantities gathered once into the order of the list, so that the loop reads memory in order."""
-    columns = [means[:, 0], means[:, 1], conics[:, 0], conics[:, 1], conics[:, 2], opacities]
-    moved = [gather(c, ids) for c in columns]
-    return Splats(*moved, tuple([gather(features[:, i], ids) for i in range(int(features.shape[1]))]))
+    columns = tuple([features[:, i] for i in range(length(features, 1))])
+    given = Splats(means[:, 0], means[:, 1], conics[:, 0], conics[:, 1], conics[:, 2], opacities, columns)
+    return given.at(ids)
 
 
 def pixels(f: Frame, dtype: dt.DType, device: str | None) -> tuple[Array, Array]:
@@ -126,8 +128,21 @@ def step(v: State, h: Hit, end: Array, f: Frame) -> tuple[State, Array, Array]:
 
 
 @op_named("splat.rasterize")
-def rasterize(means: Array, conics: Array, features: Array, opacities: Array, ids: Array, offsets: Array, /, *, width: int,
-              height: int, tile: int = 16, max_alpha: float = 0.999, stop: float = 1e-4) -> tuple[Array, Array]:
+def rasterize(
+    means: Array,
+    conics: Array,
+    features: Array,
+    opacities: Array,
+    ids: Array,
+    offsets: Array,
+    /,
+    *,
+    width: int,
+    height: int,
+    tile: int = 16,
+    max_alpha: float = 0.999,
+    stop: float = 1e-4,
+) -> tuple[Array, Array]:
     """Composite Gaussians front to back: ``sum_i f_i a_i prod_{j<i} (1 - a_j)`` at the centre of every pixel.
 
     ``a_i = min(max_alpha, opacity_i exp(-sigma_i))`` with ``sigma = (xx dx^2 + yy dy^2) / 2 + xy dx dy``; contributions
@@ -140,17 +155,19 @@ def rasterize(means: Array, conics: Array, features: Array, opacities: Array, id
     f = Frame(width, height, tile, max_alpha, stop)
     check(means.shape, conics.shape, features.shape, opacities.shape, offsets.shape, f)
     if 0 in (means.shape[0], ids.shape[0]):
-        blank = zeros((height, width, int(features.shape[1])), dtype=means.dtype, device=means._value.node.device)
+        blank = zeros((height, width, length(features, 1)), dtype=means.dtype, device=means._value.node.device)
         return blank, zeros((height, width), dtype=means.dtype, device=means._value.node.device)
     splats = in_order(means, conics, features, opacities, ids)
     px, py = pixels(f, means.dtype, means._value.node.device)
-    first, end = start(f, offsets, int(features.shape[1]), means.dtype)
+    first, end = start(f, offsets, length(features, 1), means.dtype)
 
     def body(v: State) -> State:
         s = splats.at(v.at)
         passed, drawn, weight = step(v, hit(s, px, py, f), end, f)
         # Selected, not multiplied by 0: a pixel that has ended may read a Gaussian that is not finite.
-        return passed._replace(sums=tuple([where(drawn, c + weight * x, c) for c, x in zip(v.sums, s.features, strict=True)]))
+        return passed._replace(
+            sums=tuple([where(drawn, c + weight * x, c) for c, x in zip(v.sums, s.features, strict=True)])
+        )
 
     last = while_loop(lambda v: some(v.active), body, first)
     return stack([_image(c, f) for c in last.sums], axis=2), _image(1 - last.rest, f)
@@ -167,7 +184,8 @@ def tiled(x: Array, f: Frame) -> Array:
     """Inverse of :func:`_image`; pixels outside of the image are 0."""
     columns, rows = grid(f.width, f.height, f.tile)
     whole = pad_with(x, (0, 0), (rows * f.tile - f.height, columns * f.tile - f.width), 0)
-    return reshape(permute_dims(reshape(whole, (rows, f.tile, columns, f.tile)), (0, 2, 1, 3)), f.shape)
+    out: Array = reshape(permute_dims(reshape(whole, (rows, f.tile, columns, f.tile)), (0, 2, 1, 3)), f.shape)
+    return out
 
 
 def check(means: Any, conics: Any, features: Any, opacities: Any, offsets: Any, f: Frame) -> None:
@@ -175,16 +193,33 @@ def check(means: Any, conics: Any, features: Any, opacities: Any, offsets: Any, 
     n = means[0] if means else None
     good = means == (n, 2) and conics == (n, 3) and len(features) == 2 and features[0] == n and opacities == (n,)
     if not good or features[1] < 1:
-        raise ShapeError(f"rasterize() of arrays of shapes {means}, {conics}, {features}, {opacities}",
-                         why=f"they must be ({n}, 2), ({n}, 3), ({n}, C) and ({n},)", do="pass one row for each Gaussian")
+        raise ShapeError(
+            f"rasterize() of arrays of shapes {means}, {conics}, {features}, {opacities}",
+            why=f"they must be ({n}, 2), ({n}, 3), ({n}, C) and ({n},)",
+            do="pass one row for each Gaussian",
+        )
     if offsets != (f.shape[0] + 1,):
         raise ShapeError(f"rasterize() with offsets of shape {offsets}", why=f"the image has {f.shape[0]} tiles",
                          do="use the offsets of intersect() with the same width, height and tile")
 
 
 @rasterize.grad
-def _(ct: Any, out: Any, means: Array, conics: Array, features: Array, opacities: Array, ids: Array, offsets: Array, *,
-      width: int, height: int, tile: int = 16, max_alpha: float = 0.999, stop: float = 1e-4) -> tuple[Array | None, ...]:
+def _(
+    ct: Any,
+    out: Any,
+    means: Array,
+    conics: Array,
+    features: Array,
+    opacities: Array,
+    ids: Array,
+    offsets: Array,
+    *,
+    width: int,
+    height: int,
+    tile: int = 16,
+    max_alpha: float = 0.999,
+    stop: float = 1e-4,
+) -> tuple[Array | None, ...]:
     """Gradients by place in the list, from the op :func:`rasterize_places`, summed over the places of each Gaussian."""
     if 0 in (means.shape[0], ids.shape[0]):
         return means * 0, conics * 0, features * 0, opacities * 0, None, None
@@ -194,13 +229,30 @@ def _(ct: Any, out: Any, means: Array, conics: Array, features: Array, opacities
     behind = total(d_image * out[0], axis=2)
     if d_alpha is not None:
         behind = behind - d_alpha * (1 - out[1])
-    places = rasterize_places(means, conics, features, opacities, ids, offsets, d_image, behind, width=width, height=height,
-                              tile=tile, max_alpha=max_alpha, stop=stop)
-    used = slice_of(offsets, (int(offsets.shape[0]) - 1,), (1,))
+    places = rasterize_places(
+        means,
+        conics,
+        features,
+        opacities,
+        ids,
+        offsets,
+        d_image,
+        behind,
+        width=width,
+        height=height,
+        tile=tile,
+        max_alpha=max_alpha,
+        stop=stop,
+    )
+    used = slice_of(offsets, (length(offsets) - 1,), (1,))
     # Places behind the last one have no gradient; their ids are unspecified.
-    spot = where(iota(int(ids.shape[0]), dt.int32, means._value.node.device) < used, ids, 2147483647)
-    sums = scatter(zeros((int(means.shape[0]), int(places.shape[1])), dtype=means.dtype, device=means._value.node.device),
-                   places, (spot,), "add")
+    spot = where(iota(length(ids), dt.int32, means._value.node.device) < used, ids, 2147483647)
+    sums = scatter(
+        zeros((length(means), length(places, 1)), dtype=means.dtype, device=means._value.node.device),
+        places,
+        (spot,),
+        "add",
+    )
     return sums[:, 0:2], sums[:, 2:5], sums[:, 6:], sums[:, 5], None, None
 
 
@@ -238,5 +290,8 @@ def _() -> list[Sample]:
             np.array([0, 1, 2, 3, 4, 5, 0, 2, 4, 5, 1, 3, 2], np.int32), np.array([0, 6, 9, 12, 13], np.int32))
     low = tuple(a.astype(np.float32) if a.dtype == np.float64 else a for a in args)
     opaque = (*args[:3], args[3] * 0 + 1, *args[4:])
-    return [Sample(args, size, name="two tiles a side", grad=False), Sample(low, size, name="float32", tolerance=16.0, grad=False),
-            Sample(opaque, size, name="opaque", edge=True, grad=False)]
+    return [
+        Sample(args, size, name="two tiles a side", grad=False),
+        Sample(low, size, name="float32", tolerance=16.0, grad=False),
+        Sample(opaque, size, name="opaque", edge=True, grad=False),
+    ]

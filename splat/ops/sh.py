@@ -50,7 +50,7 @@ def spherical_harmonics(directions: Array, coefficients: Array, /, *, degree: in
     length = sqrt(maximum(total(directions * directions, axis=1), 1e-24))
     x, y, z = (directions[:, i] / length for i in range(3))
     terms = basis(x, y, z, degree)
-    out = coefficients[:, 0] * terms[0]
+    out: Array = coefficients[:, 0] * terms[0]
     for k in range(1, len(terms)):
         out = out + coefficients[:, k] * expand_dims(terms[k], axis=1)
     return out

@@ -13,8 +13,14 @@ def random_scene(n: int = 60, degree: int = 2, seed: int = 0, dtype: object = rl
     rng = np.random.default_rng(seed)
     means = rng.standard_normal((n, 3))
     means *= rng.uniform(0, 1, (n, 1)) / np.linalg.norm(means, axis=1, keepdims=True)
-    return splat.Gaussians.create(means, np.exp(rng.uniform(-4, -1.2, (n, 3))), rng.standard_normal((n, 4)),
-                                  rng.uniform(0.02, 0.99, n), rng.standard_normal((n, (degree + 1) ** 2, 3)) * 0.4, dtype=dtype)
+    return splat.Gaussians.create(
+        means,
+        np.exp(rng.uniform(-4, -1.2, (n, 3))),
+        rng.standard_normal((n, 4)),
+        rng.uniform(0.02, 0.99, n),
+        rng.standard_normal((n, (degree + 1) ** 2, 3)) * 0.4,
+        dtype=dtype,
+    )
 
 
 def view(width: int = 44, height: int = 30, dtype: object = rlx.float64) -> splat.Camera:

@@ -18,7 +18,9 @@ from rlx.core.errors import FormatError, RlxError, ValueIssue
 from rlx.splat.formats import decode, spz
 from rlx.splat.formats.files import Cloud, bounded, unzstd, zstd
 
-zstandard = pytest.importorskip("zstandard", reason="version 4 of .spz is compressed with zstd (Python 3.14 has its own)")
+zstandard = pytest.importorskip(
+    "zstandard", reason="version 4 of .spz is compressed with zstd (Python 3.14 has its own)"
+)
 
 
 def scene(n: int = 300, degree: int = 3) -> splat.Gaussians:
@@ -51,7 +53,11 @@ def test_spz_is_within_its_quantization(tmp_path: Path, version: int, degree: in
     assert raw[:4] == b"NGSP" if version == 4 else raw[:2] == b"\x1f\x8b"
     m, s, q, o, sh = arrays(splat.load(tmp_path / "a.spz"))
     M, S, Q, O, SH = arrays(g)
-    assert np.abs(m - M).max() <= 0.51 / 4096 and np.abs(np.log(s / S)).max() <= 0.51 / 16 and np.abs(o - O).max() <= 0.51 / 255
+    assert (
+        np.abs(m - M).max() <= 0.51 / 4096
+        and np.abs(np.log(s / S)).max() <= 0.51 / 16
+        and np.abs(o - O).max() <= 0.51 / 255
+    )
     assert turned(q, Q) < (1e-2 if version == 2 else 5e-6)  # version 2 derives w, badly when it is small
     assert np.abs(sh[:, 0] - np.clip(SH[:, 0], -10 / 3, 10 / 3)).max() <= 0.51 / 255 / 0.15
     # Signs change with the axes, so that either end may be the one with 127/128.
@@ -172,22 +178,26 @@ def test_bombs_are_bounded() -> None:
     assert peak_of(lambda: decode(bomb, "a.spz")) < 8 << 20
     packed = zstd(bytes(32 << 20))
     assert peak_of(lambda: unzstd(packed, 1000, "a.spz")) < 8 << 20
-    with pytest.raises(FormatError, match="decompression|declare"):
+    with pytest.raises(FormatError, match="declare"):
         bounded(1 << 40, 1 << 20, "a.spz")
     bounded(1 << 30, 1 << 24, "a.spz")
 
 
-@pytest.mark.parametrize("header", [
-    b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n",
-    b"ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty list uchar int x\nend_header\n    ",
-    b"ply\nformat binary_little_endian 1.0\nelement vertex -5\nproperty float x\nend_header\n",
-    b"ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty float x\nproperty float x\nend_header\n" + bytes(8),
-    b"ply\nelement vertex 0\nproperty float x\nend_header\n",
-    b"ply\nformat binary_little_endian 1.0\nelement face 0\nproperty float x\nend_header\n",
-    b"ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty float x\nend_header\n" + bytes(4),
-    b"ply\nformat binary_little_endian 1.0\n" + b"comment x\n" * 200_000,
-    b"ply\nformat \xff\xfe 1.0\nend_header\n",
-])
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n",
+        b"ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty list uchar int x\nend_header\n    ",
+        b"ply\nformat binary_little_endian 1.0\nelement vertex -5\nproperty float x\nend_header\n",
+        b"ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty float x\nproperty float x\nend_header\n"
+        + bytes(8),
+        b"ply\nelement vertex 0\nproperty float x\nend_header\n",
+        b"ply\nformat binary_little_endian 1.0\nelement face 0\nproperty float x\nend_header\n",
+        b"ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty float x\nend_header\n" + bytes(4),
+        b"ply\nformat binary_little_endian 1.0\n" + b"comment x\n" * 200_000,
+        b"ply\nformat \xff\xfe 1.0\nend_header\n",
+    ],
+)
 def test_ply_headers_that_are_not_scenes(header: bytes) -> None:
     with pytest.raises(FormatError) as e:
         decode(header, "a.ply")

@@ -45,5 +45,5 @@ def test_ssim_has_a_gradient() -> None:
 def test_shapes_must_fit() -> None:
     with pytest.raises(ShapeError):
         splat.psnr(np.zeros((4, 4)), np.zeros((4, 5)))
-    with pytest.raises(ShapeError, match="11 pixels|ssim"):
+    with pytest.raises(ShapeError, match="ssim"):
         splat.ssim(np.zeros((8, 20)), np.zeros((8, 20)))

@@ -20,7 +20,9 @@ def test_values(op: OpFunction, sample: object, dispatch: str) -> None:
     run = rlx.jit(lambda *a: op(*a, **sample.attrs), dispatch=dispatch)
     got = run(*[rlx.asarray(a) for a in sample.args])
     want = op.rules["ref"](*sample.args, **sample.attrs)
-    for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+    for g, w in zip(
+        got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True
+    ):
         assert np.asarray(g).dtype == w.dtype
         loose = 1e-12 if w.dtype == np.float64 else 3e-6
         np.testing.assert_allclose(np.asarray(g), w, rtol=loose, atol=loose * max(1.0, float(np.abs(w).max(initial=0))))
@@ -56,7 +58,9 @@ def test_claim_and_decomposition_agree_on_many_gaussians() -> None:
     offsets = np.arange(tiles + 1, dtype=np.int32) * 150
     args = [rlx.asarray(a) for a in (means, conics, features, opacities, ids, offsets)]
     size_ = {"width": width, "height": height}
-    native, common = (rlx.jit(lambda *a: ops.rasterize(*a, **size_), dispatch=d)(*args) for d in ("prefer_native", "common"))
+    native, common = (
+        rlx.jit(lambda *a: ops.rasterize(*a, **size_), dispatch=d)(*args) for d in ("prefer_native", "common")
+    )
     ends = np.asarray(common[1]) > 0.999
     assert ends.any() and not ends.all()
     for a, b in zip(native, common, strict=True):
@@ -74,8 +78,14 @@ def test_claim_and_decomposition_agree_on_many_gaussians() -> None:
 def test_a_full_list_leaves_out_the_farthest() -> None:
     centres = np.full((4, 2), 8.0)
     radii = np.full((4, 2), 2, np.int32)
-    ids, offsets = ops.intersect(rlx.asarray(centres), rlx.asarray(radii), rlx.asarray(np.array([4.0, 1.0, 3.0, 2.0])), width=16,
-                                 height=16, capacity=3)
+    ids, offsets = ops.intersect(
+        rlx.asarray(centres),
+        rlx.asarray(radii),
+        rlx.asarray(np.array([4.0, 1.0, 3.0, 2.0])),
+        width=16,
+        height=16,
+        capacity=3,
+    )
     assert np.asarray(ids).tolist() == [1, 3, 2] and np.asarray(offsets).tolist() == [0, 3]
 
 
@@ -87,15 +97,36 @@ def test_harmonics_against_the_reference_at_every_degree() -> None:
         np.testing.assert_allclose(np.asarray(got), reference.harmonics(d, c[:, :(degree + 1) ** 2]), atol=1e-12)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: ops.spherical_harmonics(rlx.zeros((2, 3)), rlx.zeros((2, 4, 3)), degree=2),
-    lambda: ops.spherical_harmonics(rlx.zeros((2, 3)), rlx.zeros((2, 4, 3)), degree=7),
-    lambda: ops.project(rlx.zeros((2, 3)), rlx.zeros((2, 3)), rlx.zeros((2, 3)), rlx.zeros((2,)), rlx.zeros((4, 4)),
-                        rlx.zeros((3, 3)), width=8, height=8),
-    lambda: ops.rasterize(rlx.zeros((2, 2)), rlx.zeros((2, 3)), rlx.zeros((2, 1)), rlx.zeros((2,)),
-                          rlx.zeros((4,), dtype=rlx.int32), rlx.zeros((3,), dtype=rlx.int32), width=8, height=8),
-    lambda: ops.intersect(rlx.zeros((2, 2)), rlx.zeros((2, 2), dtype=rlx.int32), rlx.zeros((2,)), width=8, height=8, capacity=0),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ops.spherical_harmonics(rlx.zeros((2, 3)), rlx.zeros((2, 4, 3)), degree=2),
+        lambda: ops.spherical_harmonics(rlx.zeros((2, 3)), rlx.zeros((2, 4, 3)), degree=7),
+        lambda: ops.project(
+            rlx.zeros((2, 3)),
+            rlx.zeros((2, 3)),
+            rlx.zeros((2, 3)),
+            rlx.zeros((2,)),
+            rlx.zeros((4, 4)),
+            rlx.zeros((3, 3)),
+            width=8,
+            height=8,
+        ),
+        lambda: ops.rasterize(
+            rlx.zeros((2, 2)),
+            rlx.zeros((2, 3)),
+            rlx.zeros((2, 1)),
+            rlx.zeros((2,)),
+            rlx.zeros((4,), dtype=rlx.int32),
+            rlx.zeros((3,), dtype=rlx.int32),
+            width=8,
+            height=8,
+        ),
+        lambda: ops.intersect(
+            rlx.zeros((2, 2)), rlx.zeros((2, 2), dtype=rlx.int32), rlx.zeros((2,)), width=8, height=8, capacity=0
+        ),
+    ],
+)
 def test_wrong_shapes_are_refused(call: object) -> None:
     with pytest.raises(rlx.core.errors.RlxError) as e:
         call()

@@ -48,7 +48,9 @@ def test_the_tile_does_not_matter(tile: int) -> None:
 
 def test_nothing_to_draw_gives_the_background() -> None:
     c = view(20, 10, rlx.float32)
-    empty = splat.Gaussians.create(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros(0), np.zeros((0, 1, 3)))
+    empty = splat.Gaussians.create(
+        np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros(0), np.zeros((0, 1, 3))
+    )
     behind = splat.Gaussians.create([[0.4, 0.7, -9.0]], [[1, 1, 1]], [[1, 0, 0, 0]], [0.9], [[[1, 1, 1]]])
     for g in (empty, behind):
         image = splat.render(g, c, splat.RenderSettings(background=(0.25, 0.5, 1.0)))

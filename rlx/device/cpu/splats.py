@@ -118,24 +118,28 @@ class Inputs:
         e, s = self.e, Lanes(self.e, 0)
         with e.loop(count) as i:
             g = self.id(integer(e, "add", low, i))
-            get = lambda p, stride, k: s.load(e.at(p, "float", (g, stride), (1, k)) if k else e.at(p, "float", (g, stride)))
-            values = [get(self.means, 2, 0), get(self.means, 2, 1), *[get(self.conics, 3, k) for k in range(3)],
-                      get(self.opacities, 1, 0)]
-            values.append(_reach(s, *values[2:]))
-            values += [get(self.features, self.f.channels, k) for k in range(self.f.channels)]
+            parts = [(self.means, 2, 0), (self.means, 2, 1), *[(self.conics, 3, k) for k in range(3)]]
+            parts += [(self.opacities, 1, 0)]
+            parts += [(self.features, self.f.channels, k) for k in range(self.f.channels)]
+            values = [s.load(e.at(p, "float", (g, stride), *([(1, k)] if k else []))) for p, stride, k in parts]
+            values.insert(REACH, _reach(s, *values[A:REACH]))
             for k, v in enumerate(values):
                 s.store(v, self.field(i, k))
 
     def field(self, i: str, k: int) -> str:
         """Where field k of the batch's Gaussian i is."""
-        return self.e.at(self.local, "float", (i, self.row), (1, k)) if k else self.e.at(self.local, "float", (i, self.row))
+        return (
+            self.e.at(self.local, "float", (i, self.row), (1, k))
+            if k
+            else self.e.at(self.local, "float", (i, self.row))
+        )
 
 
 def _reach(s: Lanes, a: str, b: str, c: str, opacity: str) -> str:
     """Distance in y beyond which ``opacity exp(-sigma)`` is below MIN_ALPHA whatever x is; negative if it always is.
 
-    The smallest sigma over x is ``(c - b^2 / a) dy^2 / 2``; it must stay below ``ln(255 opacity)``, of which the bits of
-    the number give an upper bound: ``log2(1 + f) <= f + 0.0861``.
+    The smallest sigma over x is ``(c - b^2 / a) dy^2 / 2``; it must stay below ``ln(255 opacity)``, of which the bits
+    of the number give an upper bound: ``log2(1 + f) <= f + 0.0861``.
     """
     e = s.e
     bright = s.mul(opacity, s.const(1 / MIN_ALPHA))
@@ -165,7 +169,9 @@ class Hit:
 
 @contextmanager
 def touched(data: Inputs, v: Lanes, i: str, px: str, py: str, gate: str) -> Iterator[Hit]:
-    """Code for Gaussian i of the batch over a row at y ``py``, run only when some open pixel's alpha reaches the threshold."""
+    """Code for Gaussian i of the batch over a row at y ``py``, run only when some open pixel's alpha reaches the
+    threshold.
+    """
     e, s, f = data.e, Lanes(data.e, 0), data.f
     dy = s.sub(py, s.load(data.field(i, CY)))
     size = e.call("llvm.fabs.f32", [("float", dy)], "float")
