@@ -79,7 +79,8 @@ class Report:
         limits = ", ".join(f"{k} {v:.3g}" for k, v in self.limits.items())
         facts = "; ".join(f"{k} {v}" for k, v in self.machine.items())
         (RESULTS / f"{name}.md").write_text(f"# {self.title}\n\n{data['date']}, `{self.command}`\n\n{facts}\n\n"
-                                            + (f"Measured limits: {limits}\n\n" if limits else "") + table(self.rows) + "\n")
+                                            + (f"Measured limits: {limits}\n\n" if limits else "")
+                                            + table(self.rows) + "\n")
         return path
 
 
@@ -139,7 +140,8 @@ def table(rows: Sequence[Row]) -> str:
     out = ["| case | peer | median | p10 | p90 | x of rlx | roofline | goal |", "|---|---|---|---|---|---|---|---|"]
     for r in rows:
         roof = f"{r.roofline:.0%}" if r.roofline is not None else ""
-        out.append(f"| {r.case} | {r.peer} | {_time(r.p50)} | {_time(r.p10)} | {_time(r.p90)} | {r.ratio:.2f} | {roof} | "
+        times = f"{_time(r.p50)} | {_time(r.p10)} | {_time(r.p90)}"
+        out.append(f"| {r.case} | {r.peer} | {times} | {r.ratio:.2f} | {roof} | "
                    f"{r.goal if r.peer.startswith('rlx') else ''} |")
     return "\n".join(out)
 

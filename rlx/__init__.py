@@ -42,8 +42,8 @@ from rlx.core.flags import flags  # noqa: E402
 from rlx.core.shape import dim  # noqa: E402
 from rlx.ops.dtypes import e, euler_gamma, inf, nan, newaxis, pi  # noqa: E402
 from rlx.runtime.execute import explain  # noqa: E402
-from rlx.runtime.inspect import explain_recompile, no_compile  # noqa: E402
 from rlx.runtime.info import __array_namespace_info__  # noqa: E402
+from rlx.runtime.inspect import explain_recompile, no_compile  # noqa: E402
 from rlx.transform import (  # noqa: E402
     checkpoint,
     custom_gradient,

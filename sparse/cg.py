@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-
 from rlx.array.array import Array
 from rlx.array.build import as_array
 from rlx.array.jit import jit
@@ -62,7 +61,8 @@ class System:
     target: Array
 
 
-def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None,
+def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+       M: Any = None,
        callback: Callable[[Array], Any] | None = None, device: str | None = None) -> tuple[Array, Any]:
     """Solve ``A x = b`` for a symmetric (Hermitian) positive definite A by conjugate gradients.
 
@@ -168,7 +168,8 @@ def _iterate(s: System, v: State) -> State:
 
 def _advance(s: System, v: State, limit: Array) -> State:
     """Iterate until the recurrence's residual is within the target, the limit is reached, or it breaks down."""
-    return while_loop(lambda u: (u.status == RUNNING) & (u.norm > s.target) & (u.k < limit), lambda u: _iterate(s, u), v)
+    return while_loop(lambda u: (u.status == RUNNING) & (u.norm > s.target) & (u.k < limit), lambda u: _iterate(s, u),
+                      v)
 
 
 def _verify(s: System, v: State, limit: Array) -> State:
@@ -209,7 +210,8 @@ class _Program:
         return s, _start(s, guess, size)
 
     @classmethod
-    def _whole(cls, A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, limit: Any, *, size: int) -> tuple[State, Array]:
+    def _whole(cls, A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, limit: Any, *, size: int) -> tuple[State,
+                                                                                                               Array]:
         s, v = cls._begin(A, M, b, x, rtol, atol, size)
         return _solve(s, v, limit), s.target
 
@@ -241,7 +243,8 @@ def _prepare(A: Any, b: Any, x0: Any, device: str | None) -> tuple[Any, Array, A
     n = vector.shape[0]
     if isinstance(operator, CSR):
         if operator.shape[0] != operator.shape[1]:
-            raise ShapeError(f"cg with a matrix of shape {operator.shape}", why="conjugate gradients needs a square matrix",
+            raise ShapeError(f"cg with a matrix of shape {operator.shape}",
+                             why="conjugate gradients needs a square matrix",
                              do="for least squares solve A.T @ A, or use a solver for rectangular systems")
         if operator.shape[0] != n:
             raise ShapeError(f"cg with a matrix of shape {operator.shape} and b of length {n}", why="the sizes differ",
@@ -280,7 +283,8 @@ def _vector(x: Any, device: str | None, name: str) -> Array:
     if v.ndim == 2 and v.shape[1] == 1:
         v = v.reshape((-1,))
     if v.ndim != 1:
-        raise ShapeError(f"cg with {name} of shape {v.shape}", why="it must be a vector", do="pass one right-hand side at a time")
+        raise ShapeError(f"cg with {name} of shape {v.shape}", why="it must be a vector",
+                         do="pass one right-hand side at a time")
     if v.dtype.kind in "biu":
         return astype(v, dt.float64)
     if v.dtype not in DTYPES:
@@ -296,7 +300,8 @@ def _finite(x: Array, name: str) -> None:
     if x.is_traced:
         return
     if not bool(_all_finite(x)):
-        raise ValueIssue(f"cg with a NaN or infinity in {name}", why="no residual would ever be small", do=f"clean {name} first")
+        raise ValueIssue(f"cg with a NaN or infinity in {name}", why="no residual would ever be small",
+                         do=f"clean {name} first")
 
 
 def _count(maxiter: Any) -> int:
@@ -310,7 +315,8 @@ def _check_tolerance(rtol: Any, atol: Any) -> None:
         if isinstance(v, Array):
             continue
         if not float(v) >= 0:
-            raise ValueIssue(f"cg with {name}={v!r}", why="a tolerance is a number of at least 0", do="pass a small positive number")
+            raise ValueIssue(f"cg with {name}={v!r}", why="a tolerance is a number of at least 0",
+                             do="pass a small positive number")
 
 
 def _number(v: Any) -> Any:

@@ -42,7 +42,8 @@ class CSR:
     indptr: Array
     shape: tuple[int, int]
 
-    def __init__(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], *, device: str | None = None) -> None:
+    def __init__(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], *,
+                 device: str | None = None) -> None:
         """From the three arrays; they are checked, and sorted and summed where needed.
 
         Raises ShapeError or IndexOutOfBounds for arrays that do not describe a matrix of this shape.
@@ -51,13 +52,15 @@ class CSR:
         _check(host_indices, host_indptr, shape, _length(data))
         if not _is_canonical(host_indices, host_indptr):
             if isinstance(data, Array) and data.is_traced:
-                raise ValueIssue("a traced CSR with unsorted or duplicate entries", why="entries would have to be moved",
+                raise ValueIssue("a traced CSR with unsorted or duplicate entries",
+                                 why="entries would have to be moved",
                                  do="sort the pattern before the traced function")
             made = CSR.from_scipy(_scipy(np.asarray(data), host_indices, host_indptr, shape), device=device)
             data, host_indices, host_indptr = made.data, np.asarray(made.indices), np.asarray(made.indptr)
         self._set(_values(data, device), host_indices, host_indptr, shape, device)
 
-    def _set(self, data: Array, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], device: str | None) -> None:
+    def _set(self, data: Array, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int],
+             device: str | None) -> None:
         where = device or data.device
         kind = np.int32 if max(len(indices), *shape) <= _INT32_MAX else np.int64
         self.data = data
@@ -76,7 +79,8 @@ class CSR:
         return new
 
     @classmethod
-    def from_arrays(cls, rows: Any, cols: Any, values: Any, shape: tuple[int, int], *, device: str | None = None) -> CSR:
+    def from_arrays(cls, rows: Any, cols: Any, values: Any, shape: tuple[int, int], *,
+                    device: str | None = None) -> CSR:
         """From entries: ``values[k]`` at ``(rows[k], cols[k])``; equal positions are summed."""
         r, c, v = _integers(rows, "rows"), _integers(cols, "cols"), np.asarray(values)
         if not len(r) == len(c) == len(v):
@@ -87,7 +91,8 @@ class CSR:
             if len(index) and (index.min() < 0 or index.max() >= size):
                 bad = int(index.min() if index.min() < 0 else index.max())
                 raise IndexOutOfBounds(f"{name} {bad} is outside a matrix of shape {shape}",
-                                       why=f"{name}s go from 0 to {size - 1}", do="check the index, or its base (0, not 1)")
+                                       why=f"{name}s go from 0 to {size - 1}",
+                                       do="check the index, or its base (0, not 1)")
         _bounded(n, len(v))
         import scipy.sparse
         return cls.from_scipy(scipy.sparse.coo_matrix((v, (r, c)), shape=shape), device=device)
@@ -171,7 +176,8 @@ class CSR:
     def T(self) -> CSR:
         """The transpose, in CSR form; values are moved on the device, the pattern is found once."""
         order, indices, indptr = self._transpose_pattern()
-        return CSR._from_parts(gather(self.data, order, mode="promise"), indices, indptr, (self.shape[1], self.shape[0]))
+        return CSR._from_parts(gather(self.data, order, mode="promise"), indices, indptr,
+                               (self.shape[1], self.shape[0]))
 
     @property
     def H(self) -> CSR:
@@ -190,7 +196,8 @@ class CSR:
             m = scipy.sparse.csr_matrix((count, np.asarray(self.indices), np.asarray(self.indptr)), shape=self.shape)
             t = m.tocsc()
             kind = np.asarray(self.indices).dtype
-            self._transposed = (as_array(t.data, device=self.device), as_array(t.indices.astype(kind), device=self.device),
+            self._transposed = (as_array(t.data, device=self.device),
+                                as_array(t.indices.astype(kind), device=self.device),
                                 as_array(t.indptr.astype(kind), device=self.device))
         return self._transposed
 
@@ -214,7 +221,8 @@ class CSR:
     def to_scipy(self) -> Any:
         """A ``scipy.sparse.csr_array`` with a copy of the values."""
         import scipy.sparse
-        return scipy.sparse.csr_array((np.array(self.data), np.array(self.indices), np.array(self.indptr)), shape=self.shape)
+        return scipy.sparse.csr_array((np.array(self.data), np.array(self.indices), np.array(self.indptr)),
+                                      shape=self.shape)
 
     def astype(self, dtype: Any) -> CSR:
         """The same matrix in another element type."""
@@ -280,7 +288,8 @@ def _bounded(rows: int, entries: int) -> None:
 def _check(indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], entries: int) -> None:
     n, m = shape
     if len(indptr) != n + 1:
-        raise ShapeError(f"indptr of length {len(indptr)} for {n} rows", why="it has one entry more than there are rows",
+        raise ShapeError(f"indptr of length {len(indptr)} for {n} rows",
+                         why="it has one entry more than there are rows",
                          do="pass the row starts, and the number of entries last")
     if len(indices) != entries:
         raise ShapeError(f"{len(indices)} column indices for {entries} values", why="each entry has one of each",
@@ -291,7 +300,8 @@ def _check(indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], entr
                          do="build it as the running sum of the entries in each row")
     if entries and (indices.min() < 0 or indices.max() >= m):
         bad = int(indices.min() if indices.min() < 0 else indices.max())
-        raise IndexOutOfBounds(f"column {bad} is outside a matrix of shape {shape}", why=f"columns go from 0 to {m - 1}",
+        raise IndexOutOfBounds(f"column {bad} is outside a matrix of shape {shape}",
+                               why=f"columns go from 0 to {m - 1}",
                                do="check the index, or its base (0, not 1)")
 
 

@@ -37,7 +37,7 @@ def jacobi(A: Any, *, device: str | None = None) -> Jacobi:
     host = np.asarray(d)
     bad = np.nonzero((host == 0) | ~np.isfinite(host))[0]
     if len(bad):
-        raise ValueIssue(f"the Jacobi preconditioner of a matrix whose diagonal element {int(bad[0])} is {host[bad[0]]}",
-                         why=f"it divides by the diagonal, and {len(bad)} of {len(host)} elements are zero or not finite",
+        raise ValueIssue(f"the Jacobi preconditioner of a matrix with {host[bad[0]]} at {int(bad[0])} of its diagonal",
+                         why=f"it divides by the diagonal; {len(bad)} of {len(host)} elements are zero or not finite",
                          do="reorder the matrix, shift its diagonal, or use another preconditioner")
     return Jacobi(reciprocal(d))

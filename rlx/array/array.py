@@ -160,7 +160,8 @@ class Array:
         node = self._value.node
         if node.op != "buffer":
             if node.level > 0:
-                raise TraceError(f"the value of a traced {self.dtype.name} array of shape {self.shape} is not known yet",
+                kind = f"{self.dtype.name} array of shape {self.shape}"
+                raise TraceError(f"the value of a traced {kind} is not known yet",
                                  where=node.where, why="it was looked at inside a function being compiled",
                                  do="use rlx.where, rlx.cond or rlx.while_loop instead of Python's if and while, or "
                                     "move this code out of the traced function")
@@ -334,7 +335,8 @@ class Array:
 
     def reshape(self, *shape: Any) -> Array:
         """The same elements in row-major order with another shape; one size may be -1."""
-        return FUNCTIONS["reshape"](self, shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        return FUNCTIONS["reshape"](self, sizes)
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in another order (reversed when none is given)."""

@@ -118,7 +118,8 @@ class Jitted:
             graph, captured = close(outputs, params, depth, getattr(self, "__name__", "jitted"))
         for v in captured:
             if v.node.device not in (None, device):
-                raise DeviceError(f"the function runs on {device} and uses an array on {v.node.device}", where=v.node.where,
+                raise DeviceError(f"the function runs on {device} and uses an array on {v.node.device}",
+                                  where=v.node.where,
                                   why="a program runs on one device", do=f"move it with .to_device({device!r})")
         return Traced(graph, tuple(captured), out_structure, device)
 

@@ -4,9 +4,9 @@
 ``q = A p; a = p.q`` -> one group over rows: a segmented reduction and a total.
 
 A group has an outer domain. Its members are *points* (a value for each outer index), *reduces* and *raggeds* (an inner
-loop for each outer index), *rows* (a value for each outer and inner index) and *totals* (a reduction over the whole outer
-domain). Values between members at the same index stay in registers. Groups are built from the results backwards, so work
-runs as late as it can, next to what uses it.
+loop for each outer index), *rows* (a value for each outer and inner index) and *totals* (a reduction over the whole
+outer domain). Values between members at the same index stay in registers. Groups are built from the results backwards:
+work runs as late as it can, next to what uses it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Group:
 
 @dataclass(eq=False)
 class Opaque:
-    """A node that is a step (or a kernel) of its own: native call, control flow, sort, scan, scatter, column reduction."""
+    """A node that is a step (or a kernel) of its own: native call, control flow, sort, scan, scatter, column sums."""
 
     node: Node
     reads: list[Value] = field(default_factory=list)
@@ -302,7 +302,8 @@ class _Fuser:
     def reads(self, v: Value, kind: str, g: Group) -> list[tuple[Value, Index]]:
         """What the member loads from storage (or registers), at which index of the group's loops."""
         ix = Indexer(self.dtype)
-        em = Emitter(ix, lambda u: "x" if u is not v and (u in self.roots or u in self.given or u in self.views) else None,
+        em = Emitter(ix,
+                     lambda u: "x" if u is not v and (u in self.roots or u in self.given or u in self.views) else None,
                      self.users)
         outer = outer_vars(ix, g.outer)
         inner = inner_vars(ix, g.inner or ())

@@ -106,9 +106,9 @@ class Indexer:
             return a
         terms, c = self.terms(a)
         whole, rest, c_rest = self._divide(terms, c, n)
-        if self._within({k: v for k, v in rest.items()}, c_rest, n):
+        if self._within(dict(rest), c_rest, n):
             return self.build(*whole)
-        if not whole[0] and whole[1] == 0 or not self._nonnegative(rest, c_rest):
+        if (not whole[0] and whole[1] == 0) or not self._nonnegative(rest, c_rest):
             return self._quotient(a, n)
         return self.add(self.build(*whole), self._quotient(self.build(rest, c_rest), n))
 

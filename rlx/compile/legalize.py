@@ -190,7 +190,8 @@ class _Legalizer:
                    declined: list[tuple[str, str]]) -> Sequence[Value]:
         how = rules.spelling(n, self.target.caps)
         if how is None:
-            self._refuse(n, where, declined, f"{self.target.name} cannot compute {n.op} in {n.args[0].dtype.name} accurately",
+            self._refuse(n, where, declined,
+                         f"{self.target.name} cannot compute {n.op} in {n.args[0].dtype.name} accurately",
                          _other_dtypes(self.target.caps))
         assert how is not None
         path, by = how
@@ -202,7 +203,8 @@ class _Legalizer:
     def _storable(self, n: Node, where: Where, declined: list[tuple[str, str]]) -> None:
         for t in n.types:
             if not self.target.caps.stores(t.dtype):
-                self._refuse(n, where, declined, f"{self.target.name} has no {t.dtype.name}", _other_dtypes(self.target.caps))
+                self._refuse(n, where, declined, f"{self.target.name} has no {t.dtype.name}",
+                             _other_dtypes(self.target.caps))
 
     def _row(self, n: Node, path: str, by: str, where: Where, declined: Sequence[tuple[str, str]], depth: int) -> None:
         self.rows.append(Row(n.op, types_text(n), path, by, where, tuple(declined), depth))

@@ -15,7 +15,7 @@ ALIGN = 64
 
 
 def place(program: L.Program, align: int = ALIGN) -> L.Program:
-    """The program with every temp at an offset of the arena, a multiple of ``align``; temps that nothing uses are dropped.
+    """The program with every temp at an offset of the arena, a multiple of ``align``; unused temps are dropped.
 
     A device whose buffers must start on larger boundaries places a program again.
     """

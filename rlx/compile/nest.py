@@ -1,7 +1,7 @@
 """Schedule groups as loop nests for cores with vector units: chunks over a grid, vector loops inside.
 
-A group becomes ``for chunk in grid: for o in chunk: ...``; the chunks do not depend on the number of threads, so results
-are the same on every core count. Totals leave one partial a chunk, which a small second kernel combines in order.
+A group becomes ``for chunk in grid: for o in chunk: ...``; the chunks do not depend on the number of threads, so
+results are the same on every core count. Totals leave one partial a chunk; a second kernel combines them in order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from rlx.compile.emit import Emitter, Index, reduce_index
-from rlx.compile.fuse import POINT, RAGGED, REDUCE, ROW, TOTAL, Group, Member, Sizes, inner_vars, outer_vars, sizes, stages
+from rlx.compile.fuse import (
+    POINT,
+    RAGGED,
+    REDUCE,
+    ROW,
+    TOTAL,
+    Group,
+    Member,
+    Sizes,
+    sizes,
+    stages,
+)
 from rlx.compile.index import Indexer, has_division
 from rlx.core.dtype import DType, bool_, int64
 from rlx.ir import loop as L
@@ -131,7 +142,8 @@ def identity(kind: str, dtype: DType) -> Expr:
     if kind in ("prod", "mul"):
         return L.const(1, dtype)
     if kind == "and":
-        return L.const(True, dtype) if dtype == bool_ else L.const(-1 if dtype.kind == "i" else 2**dtype.bits - 1, dtype)
+        return L.const(True, dtype) if dtype == bool_ else L.const(-1 if dtype.kind == "i" else 2**dtype.bits - 1,
+                                                                   dtype)
     if dtype.is_float:
         return L.const(inf if kind == "min" else -inf, dtype)
     if dtype == bool_:

@@ -7,6 +7,7 @@ the group's pointwise members on it. What is cast or dequantized into the packed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from rlx.compile.emit import Emitter
@@ -51,7 +52,7 @@ def form(n: Node) -> Form | None:
         return None
     step = strides(x)
     rows = [a for a in range(len(x)) if a not in contract[0] and a not in batch[0] and x[a] != 1]
-    if any(step[a] != step[b] * x[b] for a, b in zip(rows, rows[1:], strict=False)):
+    if any(step[a] != step[b] * x[b] for a, b in pairwise(rows)):
         return None
     free = [a for a in range(len(y)) if a not in contract[1] and a not in batch[1]]
     m, width = prod(x[a] for a in rows), prod(y[a] for a in free)
@@ -120,7 +121,8 @@ class Tiled(Nest):
         g = ix.var("g", max(count, 2))
         em.define("g")
         start = em.let(ix.scale(g, size))
-        stop = ix.offset(start, size) if total % size == 0 else L.expr("min", (ix.offset(start, size), ix.const(total)), ix.dtype)
+        stop = ix.offset(start, size) if total % size == 0 else L.expr("min", (ix.offset(start, size),
+                                                                               ix.const(total)), ix.dtype)
         t = ix.var("t", total)
         em.open("t")
         panel, batch = ix.mod(t, self.panels), ix.div(t, self.panels)
@@ -142,7 +144,8 @@ class Tiled(Nest):
                 em.loop("j", zero_from, ix.const(self.width), L.VECTOR)
 
         if f.n % self.width:
-            span = em.let(L.expr("min", (ix.const(self.width), L.expr("sub", (ix.const(f.n), first), ix.dtype)), ix.dtype))
+            span = em.let(L.expr("min", (ix.const(self.width), L.expr("sub", (ix.const(f.n), first), ix.dtype)),
+                                 ix.dtype))
             column(span, span)
         else:
             column(ix.const(self.width), None)
@@ -234,7 +237,8 @@ class Tiled(Nest):
         a_index = ix.scale(row, f.x_row)
         for b, s in zip(batch, f.x_batch, strict=True):
             a_index = ix.add(a_index, ix.scale(b, s))
-        packed = self.naming.scratch("scratch_panels", self.dot.dtype, prod(f.batch) * self.panels * f.depth * self.width)
+        packed = self.naming.scratch("scratch_panels", self.dot.dtype,
+                                     prod(f.batch) * self.panels * f.depth * self.width)
         number = ix.add(ix.scale(ix.linear(batch, f.batch), self.panels) if batch else ix.const(0), panel)
         b_index = ix.scale(number, f.depth * self.width)
         em.here.append(L.Contract("tile", x, em.let(a_index), (f.x_row, f.x_depth), packed, em.let(b_index), count,

@@ -23,7 +23,7 @@ from rlx.ir.verify import verify_hir, verify_mir, verify_program
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A graph at every level: as traced (``hir``), in primitives (``mir``), and as a program (None for graph devices)."""
+    """A graph at every level: as traced (``hir``), in primitives (``mir``), as a program (None for graph devices)."""
 
     hir: Graph
     mir: Graph
@@ -92,4 +92,5 @@ def _need_static(graph: Graph) -> None:
     for v in graph.inputs:
         if not is_static(v.shape):
             raise CompileError(f"a program over {v.type} has sizes that are not known", where=v.node.where,
-                               why="a program is compiled for numbers", do="bind the dimensions first (graph.bind_sizes)")
+                               why="a program is compiled for numbers",
+                               do="bind the dimensions first (graph.bind_sizes)")

@@ -54,7 +54,8 @@ def spelling(n: Node, caps: Caps) -> tuple[bool, str] | None:
         return True, caps.rewrites[dtype]
     if dtype.is_complex and n.op not in _PLAIN_COMPLEX:
         return (True, "complex-to-pairs") if dtype in caps.spells.get(n.op, ()) else None
-    if dtype in caps.spells.get(n.op, ()) and not (n.op in TRANSCENDENTAL and dtype.is_float and _expandable(n.op, dtype)):
+    if dtype in caps.spells.get(n.op,
+                                ()) and not (n.op in TRANSCENDENTAL and dtype.is_float and _expandable(n.op, dtype)):
         return (False, "generated kernel")
     if dtype.is_float and _expandable(n.op, dtype):
         return (True, f"{n.op}-expansion")

@@ -98,14 +98,14 @@ def raise_reshape(n: Node, args: tuple[Value, ...]) -> Value | None:
 
 
 def sink_reshape(n: Node, args: tuple[Value, ...]) -> Value | None:
-    """``reshape(f(a, b))`` -> ``f(reshape(a), reshape(b))`` for pointwise f, so that it meets storage, where it is free."""
+    """``reshape(f(a, b))`` -> ``f(reshape(a), reshape(b))`` for pointwise f: it meets storage, where it is free."""
     (x,) = args
     shape = n.types[0].shape
     return _sunk(x, shape, n) if x.node.op in POINTWISE and not _unit(x.shape, shape) else None
 
 
 def _sunk(x: Value, shape: Shape, like: Node) -> Value:
-    """A pointwise expression with its leaves reshaped. Each value is done once: a path at a time would be exponential."""
+    """A pointwise expression with its leaves reshaped; each value once, as a path at a time would be exponential."""
     done: dict[Value, Value] = _sinking.done.setdefault(shape, {})
     stack = [x]
     while stack:
@@ -118,7 +118,8 @@ def _sunk(x: Value, shape: Shape, like: Node) -> Value:
             stack.extend(missing)
         else:
             moved = tuple([done[a] for a in v.node.args])
-            done[v] = _again(node(v.node.op, moved, (Type(v.dtype, shape),), attrs=v.node.attrs, where=v.node.where).outs[0])
+            done[v] = _again(node(v.node.op, moved, (Type(v.dtype, shape),), attrs=v.node.attrs,
+                                  where=v.node.where).outs[0])
     return done[x]
 
 
@@ -204,7 +205,8 @@ def _is(v: Value, number: float) -> bool:
     n = v.node
     while n.op in ("broadcast", "reshape", "cast"):
         n = n.args[0].node
-    return n.op == "const" and n.attr("value") == number and not (n.attr("value") == 0 and str(n.attr("value"))[0] == "-")
+    return n.op == "const" and n.attr("value") == number and not (n.attr("value") == 0
+                                                                  and str(n.attr("value"))[0] == "-")
 
 
 def drop_one(n: Node, args: tuple[Value, ...]) -> Value | None:

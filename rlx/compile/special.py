@@ -12,7 +12,7 @@ from rlx.compile.nest import CHUNK_WORK, COLUMN_TILE, MAX_CHUNKS, Made, Naming, 
 from rlx.core.dtype import DType, bool_
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value
-from rlx.ir.loop import Expr, Stmt
+from rlx.ir.loop import Expr
 from rlx.ir.prim import COMBINE
 
 Stored = Callable[[Value], bool]
@@ -55,7 +55,8 @@ class Special:
             body(at)
             return
         inner = last if last is not None and len(shape) == 1 else kind
-        self._loop(f"{prefix}{len(at)}", shape[0], inner, lambda v: self._loops(prefix, shape[1:], kind, body, (*at, v), last))
+        self._loop(f"{prefix}{len(at)}", shape[0], inner,
+                   lambda v: self._loops(prefix, shape[1:], kind, body, (*at, v), last))
 
     # Column reductions
 
@@ -79,7 +80,8 @@ class Special:
         chunks = -(-many // size)
         kind = reduce_kind(n)
         out = n.outs[0]
-        target = self.naming.of(out) if chunks == 1 else self.naming.scratch("partial0", out.dtype, chunks * prod(sizes(out)))
+        target = self.naming.of(out) if chunks == 1 else self.naming.scratch("partial0", out.dtype,
+                                                                             chunks * prod(sizes(out)))
         em, ix = self.em, self.ix
         total = blocks * chunks
         em.open()
@@ -237,7 +239,7 @@ class Special:
     def sort(self) -> list[Made]:
         """A stable bottom-up merge sort of each line, NaN last, payloads moved with the keys.
 
-        Runs of width 1, 2, 4, ... are merged between the output and a scratch buffer; the last merge ends in the output.
+        Runs of width 1, 2, 4, ... are merged between output and a scratch buffer; the last merge ends in the output.
         """
         n = self.node
         axis, shape = n.attr("axis"), sizes(n.args[0])

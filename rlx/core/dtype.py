@@ -13,7 +13,10 @@ from rlx.core.errors import DTypeError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """A scalar type, one object each: types are compared by identity. ``kind`` is NumPy's letter: b bool, i signed, u unsigned, f float, c complex."""
+    """A scalar type, one object each: types are compared by identity.
+
+    ``kind`` is NumPy's letter: b bool, i signed, u unsigned, f float, c complex.
+    """
 
     name: str
     kind: str

@@ -160,7 +160,7 @@ def _product_bounds(m: Monomial) -> tuple[float, float]:
     high: float = 1
     for a in m:
         lo, hi = _atom_bounds(a)
-        low, high = low * lo, high * hi if hi != inf or high else high * hi
+        low, high = low * lo, (high * hi if high and hi else 0)  # 0 * inf is 0 here
     return low, high
 
 
@@ -229,7 +229,7 @@ def count(shape: Iterable[Size]) -> int:
 
 def broadcast_shapes(*shapes: Sequence[Size]) -> Shape:
     """The shape that all broadcast to (NumPy's rule): sizes equal, or 1."""
-    if shapes and all([s == shapes[0] for s in shapes]):
+    if shapes and shapes.count(shapes[0]) == len(shapes):
         return tuple(shapes[0])
     rank = max((len(s) for s in shapes), default=0)
     out: list[Size] = []

@@ -8,7 +8,7 @@ Grammar::
     leaf  := input                                   a parameter of a graph
            | const                                   a scalar known while tracing
            | buffer                                  a concrete array, with its storage
-           | scalar                                  a Python number lifted to an input, so that a new one never recompiles
+           | scalar                                  a Python number lifted to an input: a new one never recompiles
 
 A *level* says how deep in tracing a node lives: 0 is concrete, the parameters of a graph traced at depth k have level
 k, any other node has the highest level of its arguments. What a sub-graph uses from a lower level it captures.
@@ -377,7 +377,8 @@ def bind_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     def attribute(v: Any) -> Any:
         if isinstance(v, tuple):
             return tuple(attribute(x) for x in v)
-        return bind((v,), sizes)[0] if not isinstance(v, (int, float, complex, str, bytes)) and hasattr(v, "bind") else v
+        return bind((v,), sizes)[0] if not isinstance(v, (int, float, complex, str, bytes)) and hasattr(v,
+                                                                                                        "bind") else v
 
     fresh = [parameter(concrete(v.type), v.node.level, v.node.where, v.node.device) for v in graph.inputs]
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """An elementwise primitive: ``kinds`` of dtypes it takes; ``result`` is ``same``, ``bool``, ``real`` or ``attr``."""
+    """An elementwise primitive: ``kinds`` of dtypes it takes; ``result`` is ``same``, ``bool``, ``real``, ``attr``."""
 
     name: str
     arity: int

@@ -35,8 +35,8 @@ def _(count: Type, *types: Type, carry: int, bound: int = -1) -> tuple[Type, ...
 def _attrs(carry: int, bound: int | None, each: bool = False) -> dict[str, int]:
     """Attributes of a loop.
 
-    A bound on its iterations is what reverse differentiation stores them by. ``each`` promises that the condition is any()
-    of a condition on each element, and that elements for which it is false keep their values.
+    A bound on its iterations is what reverse differentiation stores them by. ``each`` promises that the condition is
+    any() of a condition on each element, and that elements for which it is false keep their values.
     """
     attrs = {"carry": carry} if bound is None else {"bound": int(bound), "carry": carry}
     return attrs | {"each": True} if each else attrs
@@ -54,7 +54,8 @@ def _device(arrays: list[Array]) -> str | None:
 class _Traced:
     """A function traced on fresh parameters, before what it captures is known."""
 
-    def __init__(self, f: Callable[..., Any], types: list[Type], structure: Tree, device: str | None, lead: int = 0) -> None:
+    def __init__(self, f: Callable[..., Any], types: list[Type], structure: Tree, device: str | None,
+                 lead: int = 0) -> None:
         with tracing() as self.level:
             self.params = [parameter(t, self.level, here(), device) for t in types]
             arrays = [Array(p) for p in self.params]
@@ -133,7 +134,8 @@ def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], 
     _match("the body of while_loop", body.outputs, arrays, body.structure, structure)
     head = _Traced(cond_fun, [a._value.type for a in arrays], structure, device)
     if len(head.outputs) != 1 or head.outputs[0].shape != ():
-        raise ShapeError("the condition of while_loop must be one boolean", why=f"it returns {len(head.outputs)} values of shape "
+        raise ShapeError("the condition of while_loop must be one boolean",
+                         why=f"it returns {len(head.outputs)} values of shape "
                          f"{', '.join(str(o.shape) for o in head.outputs)}", do="reduce it, for example with .any()")
     if head.outputs[0].dtype != dt.bool_:
         head.values = [FUNCTIONS["not_equal"](head.outputs[0], 0)._value]
@@ -148,7 +150,8 @@ def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """``true_fun(*operands) if pred else false_fun(*operands)``; only the branch taken runs."""
     p = as_array(pred)
-    return switch(cast(FUNCTIONS["not_equal"](p, 0) if p.dtype != dt.bool_ else p, dt.int32), (false_fun, true_fun), *operands)
+    return switch(cast(FUNCTIONS["not_equal"](p, 0) if p.dtype != dt.bool_ else p, dt.int32), (false_fun, true_fun),
+                  *operands)
 
 
 @public
@@ -208,7 +211,8 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, le
     inputs, x_structure = _arrays(xs)
     n = inputs[0].shape[0] if inputs else length
     if n is None or any(x.shape[0] != n for x in inputs):
-        raise ShapeError("scan needs one length", why=f"leading sizes are {[x.shape[0] for x in inputs]}, length={length}",
+        raise ShapeError("scan needs one length",
+                         why=f"leading sizes are {[x.shape[0] for x in inputs]}, length={length}",
                          do="pass arrays with equal leading sizes, or length=")
     arrays, structure = _arrays(init)
     device = _device([*arrays, *inputs])

@@ -136,7 +136,8 @@ def linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: s
 
 
 @public
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Array:
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None,
+        device: str | None = None) -> Array:
     """Ones on the ``k``-th diagonal, zeros elsewhere."""
     where = device or default_device()
     m = n_rows if n_cols is None else n_cols

@@ -17,7 +17,7 @@ from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError
 from rlx.core.shape import broadcast_shapes
 from rlx.ir.graph import Type
-from rlx.ir.op import NotDifferentiable, Sample
+from rlx.ir.op import NotDifferentiable
 from rlx.ir.prim import POINTWISE
 from rlx.ops.samples import pointwise_samples
 
@@ -220,7 +220,8 @@ def _part(x: Array, length: Array) -> Array:
 _LN2, _LN10 = 0.6931471805599453, 2.302585092994046
 exp = elementwise("exp", "exp", np.exp, lambda o, x: (o,), floats=True, doc="``e ** x``.")
 exp2 = elementwise("exp2", "exp2", np.exp2, lambda o, x: (o * _LN2,), floats=True, doc="``2 ** x``.")
-expm1 = elementwise("expm1", "expm1", np.expm1, lambda o, x: (o + 1,), floats=True, doc="``e ** x - 1``, accurate near 0.")
+expm1 = elementwise("expm1", "expm1", np.expm1, lambda o, x: (o + 1,), floats=True,
+                    doc="``e ** x - 1``, accurate near 0.")
 log = elementwise("log", "log", np.log, lambda o, x: (1 / x,), floats=True, domain="positive", doc="Natural logarithm.")
 log2 = elementwise("log2", "log2", np.log2, lambda o, x: (1 / (x * _LN2),), floats=True, domain="positive",
                    doc="Logarithm to base 2.")
@@ -235,7 +236,8 @@ asin = elementwise("asin", "asin", np.arcsin, lambda o, x: (1 / sqrt((1 - x) * (
                    doc="Inverse sine, in radians.")
 acos = elementwise("acos", "acos", np.arccos, lambda o, x: (-1 / sqrt((1 - x) * (1 + x)),), floats=True, domain="unit",
                    doc="Inverse cosine, in radians.")
-atan = elementwise("atan", "atan", np.arctan, lambda o, x: (1 / (1 + x * x),), floats=True, doc="Inverse tangent, in radians.")
+atan = elementwise("atan", "atan", np.arctan, lambda o, x: (1 / (1 + x * x),), floats=True,
+                   doc="Inverse tangent, in radians.")
 atan2 = elementwise("atan2", "atan2", np.arctan2, lambda o, y, x: (x / (x * x + y * y), -y / (x * x + y * y)),
                     floats=True, doc="The angle of the point (x2, x1), in radians.")
 hypot = elementwise("hypot", "hypot", np.hypot, lambda o, x, y: (_part(x, o), _part(y, o)), floats=True,
@@ -287,7 +289,8 @@ bitwise_invert = elementwise("bitwise_invert", "not", np.invert, _int, doc="``~x
 def _shifted(f: Any) -> Callable[..., Any]:
     def ref(x: Any, y: Any) -> Any:
         wide = y >= x.dtype.itemsize * 8
-        return np.where(wide, np.where((x < 0) & (f is np.right_shift), -1, 0).astype(x.dtype), f(x, np.where(wide, 0, y)))
+        return np.where(wide, np.where((x < 0) & (f is np.right_shift), -1, 0).astype(x.dtype),
+                        f(x, np.where(wide, 0, y)))
     return ref
 
 
@@ -362,7 +365,8 @@ def bitcast(x: Array, dtype: Any, /) -> Array:
     """The same bits read as another dtype of the same width."""
     target = dt.as_dtype(dtype)
     if target.bits != x.dtype.bits:
-        raise DTypeError(f"cannot bitcast {x.dtype.name} to {target.name}", why=f"{x.dtype.bits} against {target.bits} bits",
+        raise DTypeError(f"cannot bitcast {x.dtype.name} to {target.name}",
+                         why=f"{x.dtype.bits} against {target.bits} bits",
                          do="use a dtype of the same width")
     return x if target == x.dtype else emit1("bitcast", x, dtype=target)
 

@@ -51,7 +51,8 @@ def _(ct: Array, out: Array, x: Array, update: Array, *index: Array, kind: str) 
         last = scatter(_minus_one_like(x), n, index, "set")
         won = FUNCTIONS["equal"](gather(last, *index), n)
         zero = constant(0, ct.dtype, ct._value.node.device)
-        return (scatter(ct, broadcast(zero, update.shape), index, "set"), FUNCTIONS["where"](won, gather(ct, *index), 0),
+        return (scatter(ct, broadcast(zero, update.shape), index, "set"),
+                FUNCTIONS["where"](won, gather(ct, *index), 0),
                 *none)
     if kind in ("min", "max"):
         hit = cast(FUNCTIONS["equal"](update, gather(out, *index)), ct.dtype)
@@ -175,7 +176,8 @@ class _Parsed:
             elif isinstance(k, Array) and k.ndim == 0 and not k.is_traced and k.is_evaluated:
                 items.append(int(k))
             elif isinstance(k, Array) and not k.dtype.is_integer:
-                raise IndexOutOfBounds(f"a {k.dtype.name} array is not an index", why="indices are integers or booleans",
+                raise IndexOutOfBounds(f"a {k.dtype.name} array is not an index",
+                                       why="indices are integers or booleans",
                                        do="cast it with .astype(rlx.int64)")
             else:
                 items.append(k)
@@ -205,7 +207,8 @@ def _symbolic_slice(s: slice, n: Any) -> tuple[Any, Any, int, bool]:
     if step < 1 and (s.start, s.stop, step) == (None, None, -1):
         return 0, n, 1, True
     if step < 1:
-        raise IndexOutOfBounds(f"a slice with step {step} on an axis of size {n}", why="where it ends depends on the size",
+        raise IndexOutOfBounds(f"a slice with step {step} on an axis of size {n}",
+                               why="where it ends depends on the size",
                                do="flip the axis first, then slice forward")
     count = stop - start
     return start, count if step == 1 else (count + (step - 1)) // step, step, False

@@ -156,7 +156,7 @@ def segment_of(offsets: Array, n: int) -> Array:
 
 
 def segment_reduce(values: Array, offsets: Array, kind: str = "sum") -> Array:
-    """``out[i] = reduce(values[offsets[i]:offsets[i+1]])``; ``kind``: sum prod min max; 0 (or the identity) if empty."""
+    """``out[i] = reduce(values[offsets[i]:offsets[i+1]])``; ``kind``: sum prod min max; the identity if empty."""
     if not offsets.dtype.is_integer:
         raise DTypeError(f"segment offsets of {offsets.dtype.name}", why="offsets are integers",
                          do="cast them to int32 or int64")
@@ -182,7 +182,8 @@ def _(ct: Array, out: Array, x: Array, *, kind: str, axis: int, reverse: bool) -
     fresh = FUNCTIONS["equal"](x, out)
     source = scan(FUNCTIONS["where"](fresh, index, n if reverse else -1), "min" if reverse else "max", axis, reverse)
     grids = [broadcast(reshape(iota(d, dt.int64, x._value.node.device),
-                               tuple(d if j == i else 1 for j in range(x.ndim))), x.shape) for i, d in enumerate(x.shape)]
+                               tuple(d if j == i else 1 for j in range(x.ndim))), x.shape) for i,
+             d in enumerate(x.shape)]
     grids[axis] = source
     zero = broadcast(constant(0, x.dtype, x._value.node.device), x.shape)
     return (emit1("scatter", zero, ct, *grids, kind="add"),)
@@ -243,7 +244,8 @@ def sort_with(keys: Array, payload: tuple[Array, ...], axis: int, descending: bo
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
     n = x.shape[axis]
-    index = broadcast(reshape(iota(n, dt.int64, x._value.node.device), tuple(n if i == axis else 1 for i in range(x.ndim))),
+    index = broadcast(reshape(iota(n, dt.int64, x._value.node.device),
+                              tuple(n if i == axis else 1 for i in range(x.ndim))),
                       x.shape)
     return sort_with(x, (index,), axis, descending)[1]
 

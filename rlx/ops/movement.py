@@ -130,7 +130,8 @@ def _take_slice(x: Array, axis: int, n: int) -> Array:
 
 
 @_pad.grad
-def _(ct: Array, out: Array, x: Array, value: Array, *, low: tuple[int, ...], high: tuple[int, ...]) -> tuple[Array, Array]:
+def _(ct: Array, out: Array, x: Array, value: Array, *, low: tuple[int, ...], high: tuple[int, ...]) -> tuple[Array,
+                                                                                                              Array]:
     from rlx.array.define import function
     inner = slice_of(ct, low, x.shape)
     total = function("sum")
@@ -206,7 +207,8 @@ def expand_dims(x: Array, /, axis: int | Sequence[int] = 0) -> Array:
     rank = x.ndim + len(many)
     places = {axis_index(a, rank) for a in many}
     if len(places) != len(many):
-        raise ShapeError(f"expand_dims axes {many} repeat", why="each place can be named once", do="remove the duplicate")
+        raise ShapeError(f"expand_dims axes {many} repeat", why="each place can be named once",
+                         do="remove the duplicate")
     it = iter(x.shape)
     return reshape(x, tuple(1 if i in places else next(it) for i in range(rank)))
 
@@ -237,7 +239,8 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
         xs, axis = [reshape(x, (-1,)) for x in xs], 0
     a = axis_index(axis, xs[0].ndim)
     for x in xs[1:]:
-        if x.ndim != xs[0].ndim or any(m != n for i, (m, n) in enumerate(zip(x.shape, xs[0].shape, strict=False)) if i != a):
+        if x.ndim != xs[0].ndim or any(m != n for i,
+                                       (m, n) in enumerate(zip(x.shape, xs[0].shape, strict=False)) if i != a):
             raise ShapeError(f"cannot concatenate shapes {', '.join(str(v.shape) for v in xs)} along axis {a}",
                              why="all other axes must be equal", do="reshape or pad the arrays first")
     return xs[0] if len(xs) == 1 else emit1("concat", *xs, axis=a)

@@ -68,7 +68,7 @@ def compile_for(graph: Graph, device: str | None = None, policy: Policy | None =
     target = devices.find(device or default_device())
     lowered = compile_graph(graph, target, policy or current_policy(), name)
     if flags.get("dispatch_report"):
-        print(lowered.report.table(), file=sys.stderr)
+        sys.stderr.write(lowered.report.table() + "\n")
     return Compiled(lowered, target)
 
 

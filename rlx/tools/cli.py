@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def usage() -> str:
     """The list of commands."""
     rows = [f"  {name:10} {what}" for name, (_, what) in COMMANDS.items()]
-    return "usage: python -m rlx COMMAND [ARG ...]\n\n" + "\n".join(rows) + "\n\npython -m rlx COMMAND --help tells more."
+    return "\n".join(["usage: python -m rlx COMMAND [ARG ...]\n", *rows, "\npython -m rlx COMMAND --help tells more."])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

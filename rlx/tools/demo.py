@@ -102,7 +102,8 @@ def _timed(label: str, program: Jitted, A: Any, b: Any, M: Any) -> Solve:
     seconds = perf_counter() - start
     info = rlx.sparse.SolverInfo.from_traced(found["info"])
     logs = np.asarray(found["log"])[:info.iterations + 1]
-    return Solve(label, np.asarray(found["x"]), info, logs, float(found["error"]) if A.shape[0] <= DENSE else None, seconds)
+    return Solve(label, np.asarray(found["x"]), info, logs, float(found["error"]) if A.shape[0] <= DENSE else None,
+                 seconds)
 
 
 def _print(s: Solve, A: rlx.sparse.CSR) -> None:

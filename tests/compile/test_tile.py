@@ -1,4 +1,4 @@
-"""Contractions as register tiles: every size class, layout and batch form against NumPy, ends fused, text and verifier."""
+"""Contractions as register tiles: every size class, layout and batch form against NumPy, fused ends, text, verifier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rlx.ir import loop as L
 from rlx.ir.text import parse_program, print_program
 from rlx.ir.verify import verify_program
 
-SIZES = [(64, 96, 64), (13, 17, 29), (2, 8, 8), (97, 40, 33), (300, 200, 100), (12, 8, 500), (5, 100, 10), (200, 9, 1030)]
+SIZES = [(64, 96, 64), (13, 17, 29), (2, 8, 8), (97, 40, 33), (300, 200, 100), (12, 8, 500), (5, 100, 10),
+         (200, 9, 1030)]
 
 
 def _arrays(m: int, k: int, n: int, dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

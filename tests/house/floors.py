@@ -17,7 +17,8 @@ DOMAINS = ("linalg", "sparse", "splat", "nn")
 #: Floor of each unit; a unit imports only from lower floors. ``rlx`` alone is the module of public names.
 FLOORS = {
     "rlx.core": 0, "rlx.ir": 1, "rlx.array": 2, "rlx.ops": 3, "rlx.transform": 4, "rlx.compile": 4,
-    "rlx.render": 5, "rlx.device": 6, "rlx.runtime": 7, "rlx.formats": 8, "rlx.distributed": 8, "rlx.testing": 8, "rlx": 9,
+    "rlx.render": 5, "rlx.device": 6, "rlx.runtime": 7, "rlx.random": 8, "rlx.fft": 8,
+    "rlx.formats": 8, "rlx.distributed": 8, "rlx.testing": 8, "rlx": 9,
     "rlx.linalg": 10, "rlx.sparse": 11, "rlx.splat": 12, "rlx.nn": 12, "rlx.tools": 13, "rlx.__main__": 14,
 }
 #: Devices that words in shared code must not name, whether their directory exists yet or not.

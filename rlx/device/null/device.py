@@ -32,7 +32,8 @@ class NullDevice(Device):
     def __init__(self) -> None:
         self.name = "null"
         self.caps = Caps(name="null", dtypes=frozenset(dt.ALL),
-                         spells={p: frozenset(d for d in dt.ALL if d.kind in row.kinds) for p, row in POINTWISE.items()})
+                         spells={p: frozenset(d for d in dt.ALL if d.kind in row.kinds)
+                                 for p, row in POINTWISE.items()})
         self.claims = {}
 
     def empty(self, dtype: dt.DType, shape: Sequence[int]) -> Arr:

@@ -37,7 +37,8 @@ class PythonDevice(Device):
         self.dlpack = (1, 0)
         everything = frozenset(dt.ALL)
         self.caps = Caps(name="python", dtypes=everything, schedule="graph",
-                         spells={p: frozenset(d for d in dt.ALL if d.kind in row.kinds) for p, row in POINTWISE.items()},
+                         spells={p: frozenset(d for d in dt.ALL if d.kind in row.kinds)
+                                 for p, row in POINTWISE.items()},
                          features=frozenset(("spells-all",)))
         self.claims = {}
 
@@ -96,7 +97,8 @@ def evaluate(graph: Graph, inputs: Sequence[Arr]) -> list[Arr]:
         results = _apply(n, [env[a] for a in n.args])
         for o, r in zip(n.outs, results, strict=True):
             r = np.asarray(r)
-            env[o] = _unpack(_pack(r, o.dtype), o.dtype) if o.dtype is dt.bfloat16 else r.astype(o.dtype.numpy, copy=False)
+            env[o] = _unpack(_pack(r, o.dtype), o.dtype) if o.dtype is dt.bfloat16 else r.astype(o.dtype.numpy,
+                                                                                                 copy=False)
     return [env[v] for v in graph.outputs]
 
 

@@ -154,9 +154,7 @@ def segment_reduce(values: Arr, offsets: Arr, kind: str) -> Arr:
     out = np.zeros((n, *values.shape[1:]), values.dtype)
     for i in range(n):
         part = values[int(offsets[i]):int(offsets[i + 1])]
-        if kind in start:
-            out[i] = REDUCE[kind](part, axis=0)
-        elif len(part):
+        if kind in start or len(part):
             out[i] = REDUCE[kind](part, axis=0)
         else:
             big = np.inf if values.dtype.kind == "f" else np.iinfo(values.dtype).max

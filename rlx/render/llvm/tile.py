@@ -6,7 +6,6 @@ and broadcasts m elements of the other operand. After K. Goto and R. van de Geij
 
 from __future__ import annotations
 
-from rlx.core.dtype import DType
 from rlx.core.errors import CompileError
 from rlx.ir.loop import Contract
 from rlx.render.llvm.helpers import Helpers
@@ -77,8 +76,8 @@ class _Tile:
             sums = self._step(str(k), 0, rows, sums)
         for i, j in cells:
             at = self.op(f"getelementptr inbounds {self.scalar}, ptr %acc, i64 {i * s.n + j * self.lanes}")
-            self.lines.append(f"  store {self.vector} {sums[i, j]}, ptr {at}, align 64"
-                              if self._aligned(i, j) else f"  store {self.vector} {sums[i, j]}, ptr {at}, align {self._item}")
+            align = 64 if self._aligned(i, j) else self._item
+            self.lines.append(f"  store {self.vector} {sums[i, j]}, ptr {at}, align {align}")
         out += self._taken()
         return "\n".join([*out, "  ret void", "}"]) + "\n"
 
@@ -99,7 +98,8 @@ class _Tile:
         return ["%a" if i == 0 else self.op(f"getelementptr inbounds {self.scalar}, ptr %a, i64 {i * step}")
                 for i in range(self.s.m)]
 
-    def _step(self, k: str, offset: int, rows: list[str], sums: dict[tuple[int, int], str]) -> dict[tuple[int, int], str]:
+    def _step(self, k: str, offset: int, rows: list[str], sums: dict[tuple[int, int], str]) -> dict[tuple[int, int],
+                                                                                                    str]:
         """One depth index: a row of the panel times a column of the other operand."""
         kk = k if offset == 0 else self.op(f"add nuw nsw i64 {k}, {offset}")
         base = self.op(f"mul nuw nsw i64 {kk}, {self.s.n}")
@@ -115,7 +115,8 @@ class _Tile:
             p = self.op(f"getelementptr inbounds {self.scalar}, ptr {rows[i]}, i64 {column}")
             x = self.op(f"load {self.scalar}, ptr {p}, align {self._item}")
             one = self.op(f"insertelement {self.vector} poison, {self.scalar} {x}, i64 0")
-            wide = self.op(f"shufflevector {self.vector} {one}, {self.vector} poison, <{self.lanes} x i32> zeroinitializer")
+            wide = self.op(f"shufflevector {self.vector} {one}, {self.vector} poison, "
+                           f"<{self.lanes} x i32> zeroinitializer")
             for j in range(self.across):
                 new[i, j] = self.op(f"call {self.vector} {self.fma}({self.vector} {wide}, {self.vector} {panel[j]}, "
                                     f"{self.vector} {new[i, j]})")
