@@ -11,7 +11,7 @@ from rlx.array.hooks import default_device, hooks
 from rlx.array.host import from_host
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, RlxError, ShapeError, TraceError
-from rlx.core.shape import Dim, Shape, count, is_static, numel
+from rlx.core.shape import Dim, count, is_static, numel
 from rlx.ir.graph import Value, outside
 
 #: Public functions by name; filled by the floor that defines them, used by the methods and operators here.
@@ -90,8 +90,8 @@ class Array:
         return self._value.node.types[self._value.index].dtype
 
     @property
-    def shape(self) -> Shape:
-        """Sizes of the axes."""
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes of the axes: integers, but symbolic :class:`Dim` objects in a function traced for any size."""
         return self._value.node.types[self._value.index].shape
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, constant, emit, is_scalar, promote, trace
@@ -15,12 +15,16 @@ from rlx.ir.graph import Graph, Type
 from rlx.ir.op import REGISTRY, Op
 
 
-class OpFunction(Op):
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OpFunction(Op, Generic[R]):
     """An op that is called with arrays. Parameters annotated ``Array`` are operands, all others are attributes."""
 
-    def __init__(self, f: Callable[..., Any], name: str | None = None) -> None:
+    def __init__(self, f: Callable[..., R], name: str | None = None) -> None:
         super().__init__(name or f.__name__, doc=inspect.getdoc(f) or "")
-        self.signature = inspect.signature(f)
+        self.signature: inspect.Signature = inspect.signature(f)
         self.__name__ = f.__name__
         self.__qualname__ = f.__qualname__
         self.__module__ = f.__module__
@@ -33,13 +37,13 @@ class OpFunction(Op):
                 many = p.kind is p.VAR_POSITIONAL or "Sequence" in note or "list" in note or "tuple" in note
                 self.operands[p.name] = "many" if many else "optional" if "None" in note else "one"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arrays, attrs = self._split(bound.arguments)
         graph = self.graph(tuple([a._value.type for a in arrays]), attrs, arrays)
         outs = emit(self.name, arrays, attrs, types=tuple([v.type for v in graph.outputs]))
-        return outs[0] if graph.name == "one" else outs
+        return cast(R, outs[0] if graph.name == "one" else outs)
 
     def _split(self, arguments: dict[str, Any]) -> tuple[list[Array], dict[str, Any]]:
         """Operands in order, and attributes; a ``layout`` attribute says which optional operands are there."""
@@ -74,7 +78,6 @@ class OpFunction(Op):
         values.update(rest)
         positional: list[Any] = []
         keyword: dict[str, Any] = {}
-        assert self.signature is not None
         for p in self.signature.parameters.values():
             if p.kind is p.VAR_POSITIONAL:
                 positional.extend(values[p.name])
@@ -138,7 +141,7 @@ def freeze(x: Any) -> Any:
     return x
 
 
-def op(f: Callable[..., Any]) -> OpFunction:
+def op(f: Callable[..., R]) -> OpFunction[R]:
     """Define an op: the decorated function gives its signature and documentation.
 
     Its body is used as the decomposition unless ``@name.decompose`` sets one.
@@ -149,9 +152,9 @@ def op(f: Callable[..., Any]) -> OpFunction:
     return made
 
 
-def op_named(name: str) -> Callable[[Callable[..., Any]], OpFunction]:
+def op_named(name: str) -> Callable[[Callable[..., R]], OpFunction[R]]:
     """Like :func:`op`, with a registry name that differs from the function's (``splat.rasterize``)."""
-    def wrap(f: Callable[..., Any]) -> OpFunction:
+    def wrap(f: Callable[..., R]) -> OpFunction[R]:
         made = OpFunction(f, name)
         REGISTRY.add(made)
         FUNCTIONS[made.name] = made
@@ -177,17 +180,17 @@ def apply(made: Op, args: Sequence[Any], attrs: dict[str, Any], device: str | No
     return outs[0] if len(outs) == 1 else outs
 
 
-def public(f: Callable[..., Any]) -> Callable[..., Any]:
+def public(f: Callable[P, R]) -> Callable[P, R]:
     """A public function made of ops: it has no node of its own. Array methods find it by name.
 
     Where it has nothing to do and gives back its argument, its caller gets a box of its own, so that a later
     ``x[i] = v`` on one is never seen through the other.
     """
     @functools.wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         out = f(*args, **kwargs)
         if args and out is args[0] and isinstance(out, Array):
-            return Array(out._value, out._weak)
+            return cast(R, Array(out._value, out._weak))
         return out
 
     FUNCTIONS[f.__name__] = call

@@ -11,12 +11,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rlx.core.errors import RlxError
 from rlx.ir.graph import Graph, Type
 
 Rule = Callable[..., Any]
+#: A rule keeps its type when an op takes it.
+F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +61,38 @@ class Op:
         found = self.rules.get(name)
         return None if isinstance(found, NotDifferentiable) else found
 
-    def _set(self, name: str, f: Any) -> Any:
+    def _set(self, name: str, f: F) -> F:
         if name in self.rules:
             raise RlxError(f"op {self.name} has two {name} rules", why="each rule is given once",
                            do="remove one of them")
         self.rules[name] = f
         return f
 
-    def ref(self, f: Rule) -> Rule:
+    def ref(self, f: F) -> F:
         """Set the oracle: the same function on NumPy arrays."""
         return self._set("ref", f)
 
-    def infer(self, f: Rule) -> Rule:
+    def infer(self, f: F) -> F:
         """Set the type rule: ``f(*types, **attrs) -> Type | tuple[Type, ...]``."""
         return self._set("infer", f)
 
-    def decompose(self, f: Rule) -> Rule:
+    def decompose(self, f: F) -> F:
         """Set the decomposition: the same function in other ops."""
         return self._set("decompose", f)
 
-    def grad(self, f: Any) -> Any:
+    def grad(self, f: F) -> F:
         """Set the reverse rule ``f(ct, out, *args, **attrs) -> cotangent | None per array argument``."""
         return self._set("grad", f)
 
-    def jvp(self, f: Rule) -> Rule:
+    def jvp(self, f: F) -> F:
         """Set the forward rule ``f(tangents, out, *args, **attrs) -> tangent of out``."""
         return self._set("jvp", f)
 
-    def call(self, f: Rule) -> Rule:
+    def call(self, f: F) -> F:
         """Set how samples use the op, where a node of it cannot be written from arrays and attributes alone."""
         return self._set("call", f)
 
-    def batch(self, f: Rule) -> Rule:
+    def batch(self, f: F) -> F:
         """Set the batching rule ``f(axes, size, *args, **attrs) -> (out, out axes)``."""
         return self._set("batch", f)
 
