@@ -98,12 +98,15 @@ def inner_vars(ix: Indexer, shape: Sizes) -> Index:
     return tuple([ix.var(f"i{k}", n) for k, n in enumerate(shape)])
 
 
-def fuse(graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: ()) -> Plan:
+def fuse(graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: (),
+         max_buffers: int = 0) -> Plan:
     """Plan the storage and the kernels of a legal graph.
 
-    ``stored_operands(node)`` names the operands of a contraction that its schedule reads from storage.
+    ``stored_operands(node)`` names the operands of a contraction that its schedule reads from storage; no kernel
+    grows beyond ``max_buffers`` buffers (0: what is good for any device).
     """
-    return _Fuser(graph, index_dtype, stored_operands).plan()
+    limit = min(max_buffers or MAX_BUFFERS, MAX_BUFFERS)
+    return _Fuser(graph, index_dtype, stored_operands, limit).plan()
 
 
 OPAQUE = frozenset(("native", "while", "cond", "loop", "sort", "scan", "scatter"))
@@ -121,8 +124,10 @@ def is_column(n: Node) -> bool:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]]) -> None:
+    def __init__(self, graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]],
+                 max_buffers: int) -> None:
         self.stored_operands = stored_operands
+        self.max_buffers = max_buffers
         self.graph = graph
         self.dtype = index_dtype
         self.order = postorder(graph.outputs)
@@ -355,7 +360,7 @@ class _Fuser:
         reads = self.reads(v, kind[0], trial)
         mine = {u for u, _ in reads}
         buffers = g.buffers()
-        if len(buffers | mine | {v}) > MAX_BUFFERS:
+        if len(buffers | mine | {v}) > self.max_buffers:
             return None
         if any(u in mine for u in g.values()):
             return None

@@ -77,7 +77,8 @@ class _Lowering:
         comes before that output is written, both share one buffer (``targets`` names the input's own buffer).
         """
         g = without_empty(g)
-        plan = fuse(g, self.index, nest_tile.operands if self.caps.schedule == "nest" else lambda n: ())
+        plan = fuse(g, self.index, nest_tile.operands if self.caps.schedule == "nest" else lambda n: (),
+                    self.caps.max_buffers)
         scope = _Scope(plan, dict(given), set(g.outputs))
         copies = self._assign_outputs(g, scope, targets, carried)
         steps: list[L.Step] = []

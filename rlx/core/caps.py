@@ -16,6 +16,7 @@ class Caps:
     does not spell is expanded (``rlx.ir.expand``) or refused. ``schedule`` is ``nest`` (cores with vector units run
     loop nests), ``grid`` (workgroups of lanes) or ``graph`` (the device takes MIR whole). ``rewrites`` names, for a
     dtype in ``dtypes`` that the hardware lacks, the rule by which it is computed with the same meaning.
+    ``max_buffers`` is how many buffers one kernel can bind (0: any number).
     """
 
     name: str
@@ -31,6 +32,7 @@ class Caps:
     shared_bytes: int = 0
     subgroup: int = 0
     max_binding_bytes: int = 0
+    max_buffers: int = 0
     features: frozenset[str] = frozenset()
     rewrites: dict[DType, str] = field(default_factory=dict, hash=False, compare=False)
     control: bool = True

@@ -124,3 +124,13 @@ def test_float64_without_hardware_is_refused_with_the_choices() -> None:
     y = rlx.asarray(np.ones(3, np.int64), device="webgpu")
     by = {r.by for r in rlx.explain(lambda v: v + 1, y, device="webgpu")}
     assert "i64-to-u32-pairs" in by
+
+
+@family
+def test_no_kernel_binds_more_than_the_driver_allows(name: str) -> None:
+    """Twenty sums over one domain would fuse into one kernel of forty buffers."""
+    xs = [np.full(50, k, np.int32) for k in range(20)]
+    f = rlx.jit(lambda a: [x + y for x, y in zip(a, a[1:] + a[:1], strict=True)], device=name)
+    outs = f([rlx.asarray(x, device=name) for x in xs])
+    assert [int(np.asarray(o)[7]) for o in outs] == [k + (k + 1) % 20 for k in range(20)]
+    assert devices.find(name).caps.max_buffers >= 4

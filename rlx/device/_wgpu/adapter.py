@@ -83,6 +83,7 @@ def read_caps(name: str, adapter: Any, device: Any, fused: bool) -> Caps:
         max_workgroup=min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]),
         shared_bytes=limits["max-compute-workgroup-storage-size"],
         max_binding_bytes=limits["max-storage-buffer-binding-size"],
+        max_buffers=limits["max-storage-buffers-per-shader-stage"],
         features=atomics | ({"fma"} if fused else set()))
 
 

@@ -29,6 +29,7 @@ class Physical:
     max_invocations: int
     max_size: int
     offset_align: int
+    max_buffers: int
 
 
 @cache
@@ -66,7 +67,8 @@ def _describe(handle: int) -> Physical:
     limits = _Limits.from_buffer_copy(data, V.LIMITS_AT)
     return Physical(handle, name, kind, tuple(features), limits.maxStorageBufferRange,
                     limits.maxComputeSharedMemorySize, limits.maxComputeWorkGroupInvocations,
-                    limits.maxComputeWorkGroupSize[0], int(limits.minStorageBufferOffsetAlignment))
+                    limits.maxComputeWorkGroupSize[0], int(limits.minStorageBufferOffsetAlignment),
+                    limits.descriptor3)
 
 
 _U, _U64, _F = C.c_uint32, C.c_uint64, C.c_float

@@ -110,7 +110,7 @@ def _read_caps(c: Context, native: frozenset[DType]) -> Caps:
         spells=spells(dtypes), rewrites=rewrites(native, dtypes), vector_bytes=16,
         cores=(os.cpu_count() or 1) if p.kind == context.CPU_TYPE else 64,
         max_workgroup=min(p.max_invocations, p.max_size), shared_bytes=p.shared_bytes,
-        max_binding_bytes=p.max_range, features=atomics)
+        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=atomics)
 
 
 __all__ = ["VulkanDevice", "absent", "open"]

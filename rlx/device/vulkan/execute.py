@@ -35,6 +35,7 @@ class VulkanExecutable(Executable):
         self.slots = {role: {b.slot: b.name for b in program.buffers if b.role == role} for role in ("input", "output")}
         self.sizes = {b.name: -(-b.nbytes // 4) * 4 for b in program.buffers}
         self.fixed = self._fixed(program)
+        self.bindings = max([len(w) for _, _, w in kernels] or [1])
         self.straight = C.is_straight(plan.commands)
         self._recordings: dict[tuple[Any, ...], Recording] = {}
         self._lock = threading.Lock()
@@ -153,7 +154,7 @@ class _Run:
         if self.count >= MOST_DISPATCHES:
             self.submit()
         if self.recording is None:
-            self.recording = Recording(self.owner.queue.context, self._room())
+            self.recording = Recording(self.owner.queue.context, self._room(), self.owner.bindings)
         return self.recording
 
     def _room(self) -> int:

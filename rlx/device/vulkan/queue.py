@@ -44,7 +44,7 @@ class Pipeline:
 class Recording:
     """A command buffer being recorded, with the barriers that its reads and writes need."""
 
-    def __init__(self, context: Context, dispatches: int) -> None:
+    def __init__(self, context: Context, dispatches: int, bindings: int = 1) -> None:
         self.context = context
         self.commands = C.c_void_p()
         self.keep: set[Storage] = set()
@@ -55,7 +55,7 @@ class Recording:
         V.check(V.call("vkAllocateCommandBuffers", device, C.byref(info), C.byref(self.commands)),
                 "allocate a command buffer")
         self.descriptors = C.c_uint64()
-        sizes = V.PoolSize(7, max(dispatches, 1) * 16)
+        sizes = V.PoolSize(7, max(dispatches * bindings, 1))
         pool = V.DescriptorPoolInfo(sType=33, sets=max(dispatches, 1), count=1, sizes=V.ref(sizes))
         V.check(V.call("vkCreateDescriptorPool", device, C.byref(pool), None, C.byref(self.descriptors)),
                 "make a descriptor pool")
