@@ -9,7 +9,7 @@ import numpy as np
 from rlx.array.array import Array
 from rlx.array.define import op_named
 from rlx.core import dtype as dt
-from rlx.ir.op import NotDifferentiable, Sample
+from rlx.ir.op import REGISTRY, NotDifferentiable, Sample
 from rlx.ops.control import while_loop
 from rlx.ops.creation import full, zeros
 from rlx.ops.elementwise import where
@@ -18,21 +18,8 @@ from rlx.ops.movement import slice_of, stack
 from rlx.ops.reduce import any as some
 from rlx.ops.reduce import sum as total
 from rlx.splat.ops.intersect import grid
+from rlx.splat.ops.pixels import Frame, Hit, Splats, State, check, hit, in_order, pixels, start, step, tiled
 from rlx.splat.ops.project import MIN_ALPHA
-from rlx.splat.ops.rasterize import (
-    Frame,
-    Hit,
-    Splats,
-    State,
-    check,
-    hit,
-    in_order,
-    pixels,
-    rasterize,
-    start,
-    step,
-    tiled,
-)
 from rlx.splat.sizes import length
 
 
@@ -49,13 +36,13 @@ class Back(NamedTuple):
 def rasterize_places(means: Array, conics: Array, features: Array, opacities: Array, ids: Array, offsets: Array,
                      d_image: Array, behind: Array, /, *, width: int, height: int, tile: int = 16,
                      max_alpha: float = 0.999, stop: float = 1e-4) -> Array:
-    """Gradients with respect to the Gaussian at each place of the list that :func:`rasterize` composites.
+    """Gradients with respect to the Gaussian at each place of the list that ``splat.rasterize`` composites.
 
     With T the transmittance in front of a Gaussian, ``g = d_image . f`` and B the share of the result that lies behind
     it, ``d alpha = T g - B / (1 - alpha)``: one loop front to back, in which B loses ``alpha T g`` a step. Places of
     different tiles differ, so that nothing is added atomically.
 
-    Shapes: the first six as for :func:`rasterize`; d_image (height, width, C); behind (height, width), which is
+    Shapes: the first six as for ``splat.rasterize``; d_image (height, width, C); behind (height, width), which is
     ``sum_c d_image image - d_alpha (1 - alpha)``. Result (I, 6 + C): mean x, y; conic xx, xy, yy; opacity; features.
     """
     f = Frame(width, height, tile, max_alpha, stop)
@@ -151,8 +138,9 @@ def _(
 def _() -> list[Sample]:
     rng = np.random.default_rng(6)
     out = []
-    for s in rasterize.all_samples():
-        image, alpha = rasterize.rules["ref"](*s.args, **s.attrs)
+    forward = REGISTRY["splat.rasterize"]
+    for s in forward.all_samples():
+        image, alpha = forward.rules["ref"](*s.args, **s.attrs)
         d_image, d_alpha = rng.standard_normal(image.shape), rng.standard_normal(alpha.shape)
         behind = (d_image * image).sum(2) - d_alpha * (1 - alpha)
         kind = s.args[0].dtype
