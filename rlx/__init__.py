@@ -44,31 +44,35 @@ from rlx.ops.dtypes import e, euler_gamma, inf, nan, newaxis, pi  # noqa: E402
 from rlx.runtime.execute import explain  # noqa: E402
 from rlx.runtime.info import __array_namespace_info__  # noqa: E402
 from rlx.runtime.inspect import explain_recompile, no_compile  # noqa: E402
-from rlx.transform import (  # noqa: E402
-    checkpoint,
-    custom_gradient,
-    custom_linear_solve,
-    custom_root,
-    fixed_point,
-    grad,
-    hessian,
-    hvp,
-    jacobian,
-    jvp,
-    linearize,
-    value_and_grad,
-    vjp,
-    vmap,
-)
 
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
 
+#: Transforms, imported when the first is named.
+_TRANSFORMS = (
+    "checkpoint",
+    "custom_gradient",
+    "custom_linear_solve",
+    "custom_root",
+    "fixed_point",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+)
 #: Packages beside this module, imported when they are first named.
 _LAZY = ("fft", "linalg", "nn", "random", "sparse", "splat", "testing", "distributed", "formats")
 
 
 def __getattr__(name: str) -> object:
+    if name in _TRANSFORMS:
+        found = globals()[name] = getattr(_importlib.import_module("rlx.transform"), name)
+        return found
     if name in _LAZY:
         try:
             return _importlib.import_module(f"{__name__}.{name}")
@@ -79,5 +83,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({n for n in globals() if not n.startswith("_")} | set(_LAZY)
+    return sorted({n for n in globals() if not n.startswith("_")} | set(_LAZY) | set(_TRANSFORMS)
                   | {"__array_api_version__", "__array_namespace_info__", "__version__"})

@@ -7,17 +7,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx import device as devices
 from rlx.array.hooks import default_device, hooks
 from rlx.array.host import to_host
-from rlx.compile.legalize import Policy, legalize
-from rlx.compile.pipeline import Lowered, compile_graph
-from rlx.compile.report import Report
-from rlx.compile.simplify import simplify
 from rlx.core import dtype as dt
 from rlx.core import flags
 from rlx.core.errors import DeviceError, ValueIssue
@@ -25,6 +21,12 @@ from rlx.core.shape import count
 from rlx.device.base import Device, Storage
 from rlx.ir.graph import Graph, Node, Type, Value, become_buffer, graph_scope, parameter, rebuild, structure
 from rlx.runtime import checks, inspect
+
+# The compiler is imported by the first compile: importing rlx stays quick.
+if TYPE_CHECKING:
+    from rlx.compile.legalize import Policy
+    from rlx.compile.pipeline import Lowered
+    from rlx.compile.report import Report
 
 
 class Compiled:
@@ -64,6 +66,7 @@ class Compiled:
 
 def compile_for(graph: Graph, device: str | None = None, policy: Policy | None = None, name: str = "main") -> Compiled:
     """Compile a graph for a device. Raises CompileError when a node has no legal lowering there."""
+    from rlx.compile.pipeline import compile_graph
     inspect.allow_compile(graph, name)
     target = devices.find(device or default_device())
     lowered = compile_graph(graph, target, policy or current_policy(), name)
@@ -74,6 +77,7 @@ def compile_for(graph: Graph, device: str | None = None, policy: Policy | None =
 
 def current_policy() -> Policy:
     """The policy that the flags ask for."""
+    from rlx.compile.legalize import Policy
     return Policy(str(flags.get("kernel_dispatch")))
 
 
@@ -226,6 +230,7 @@ def storage_type(t: Type) -> int:
 
 def compile_traced(graph: Graph, device: str, dispatch: str | None, overrides: dict[str, str], name: str) -> Compiled:
     """The program of a traced function; one program serves all functions of the same structure."""
+    from rlx.compile.legalize import Policy
     policy = Policy(dispatch or str(flags.get("kernel_dispatch")), overrides)
     key = ("jit", device, graph.key(), policy.key(), flags.key())
     found = PROGRAMS.get(key)
@@ -246,6 +251,8 @@ def explain(f: Any, *args: Any, device: str | None = None, dispatch: str | None 
     """
     from rlx.array.array import Array
     from rlx.array.jit import Jitted
+    from rlx.compile.legalize import Policy, legalize
+    from rlx.compile.simplify import simplify
     if isinstance(f, Array):
         _, leaves = structure([f._value])
         graph, name = _abstract([f._value], leaves), device or f.device

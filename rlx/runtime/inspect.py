@@ -11,7 +11,6 @@ import numpy as np
 
 from rlx import device as devices
 from rlx.array.host import from_host
-from rlx.compile.legalize import legalize
 from rlx.core import flags
 from rlx.core.errors import CompileError, ValueIssue
 from rlx.device.base import Device, Storage
@@ -100,6 +99,7 @@ def _first(graph: Graph, given: list[np.ndarray]) -> tuple[Node, list[np.ndarray
     """The first node of the graph, in order of evaluation, with a NaN; and its arguments."""
     from rlx.device.python.device import evaluate
     with graph_scope():
+        from rlx.compile.legalize import legalize
         legal, _ = legalize(graph, devices.find(ORACLE))
         nodes = [n for n in legal.nodes() if n.op != "input"]
         values = [*legal.inputs, *[v for n in nodes for v in n.outs]]
