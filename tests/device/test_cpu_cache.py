@@ -16,7 +16,8 @@ import pytest
 
 from rlx.core import flags
 from rlx.core.errors import CompileError
-from rlx.device.cpu import cache, jit
+from rlx.device import _cache as cache
+from rlx.device.cpu import jit
 
 _TEXT = "define i32 @answer() {{\n  ret i32 {}\n}}\n"
 

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from rlx.core.errors import CompileError, DeviceError
-from rlx.device.cpu import cache as disk
+from rlx.device import _cache as disk
 
 #: Part of every key: raise it when the way objects are compiled changes.
 FORMAT = 2
@@ -84,7 +84,7 @@ def load(text: str, exports: tuple[str, ...], resolve: Resolver) -> Library:
 
 
 def load_lazily(facts: str, render: Callable[[], str], exports: tuple[str, ...], resolve: Resolver) -> Library:
-    """Like :func:`load`, for a module whose text ``facts`` decide: it is rendered only when its object is not on disk."""
+    """Like :func:`load`, for a module whose text ``facts`` decide: rendered only when its object is not on disk."""
     key = key_of(facts)
     entry = disk.read(key)
     if entry is not None:

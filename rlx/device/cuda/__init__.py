@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through CuPy and CUDA's Python bindings."""
