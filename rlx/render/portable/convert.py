@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 from rlx.core.dtype import DType, bool_, float32, float64, int32, int64, uint32, uint64
-from rlx.ir.loop import Expr, const, expr
+from rlx.ir.loop import Expr, const, expr, var
 from rlx.render.portable import wide
 from rlx.render.portable.arith import ZERO, bits, cast, i, is_nan, op, pick, test, u
 from rlx.render.portable.forms import Form
+from rlx.render.portable.helper import Helper
 
 Parts = tuple[Expr, ...]
+#: The helper that widens int32 to a native int64.
+WIDEN = "rlx_widen"
 
 
 class Context(Protocol):
@@ -19,6 +22,7 @@ class Context(Protocol):
     def form(self, dtype: DType) -> Form: ...
     def name(self, e: Expr) -> Expr: ...
     def helper(self, name: str, *args: Expr) -> Expr: ...
+    def call(self, helper: Helper, args: tuple[Expr, ...]) -> Expr: ...
 
 
 def convert(c: Context, x: Parts, src: DType, dst: DType) -> Parts:
@@ -95,17 +99,26 @@ def _from_integer(c: Context, x: Parts, src: DType, dst: DType) -> Parts:
         narrower = dst.bits < src.bits or (dst.bits == src.bits < 32 and dst.kind != src.kind) or (
             dst.bits < 32 and src.kind == "i" and dst.kind == "u")
         return (wrap(y, dst, target) if narrower else y,)
-    return (wrap(_resize(x[0], part), dst, target),)
+    return (wrap(_resize(c, x[0], part), dst, target),)
 
 
-def _resize(x: Expr, part: DType) -> Expr:
+def _widen() -> Helper:
+    """int32 to int64 by words: Mesa 22.3 answers comparisons with the plain conversion wrongly."""
+    x = var("x", int32)
+    low, high = (expr("cast", (bits(w),), uint64) for w in (x, expr("shr", (x, i(31)), int32)))
+    both = expr("or", (low, expr("shl", (high, const(32, uint64)), uint64)), uint64)
+    return Helper(WIDEN, (x,), (), expr("bitcast", (both,), int64))
+
+
+def _resize(c: Context, x: Expr, part: DType) -> Expr:
     """Between native integers: widen by the source's sign, or keep the low bits."""
     if x.dtype.bits == part.bits:
         return expr("bitcast", (x,), part)
     if part == int32:
         return bits(expr("cast", (x,), uint32), int32)
-    if x.dtype.kind == "i" and part == uint64:
-        return expr("bitcast", (expr("cast", (x,), int64),), uint64)
+    if x.dtype == int32 and part.bits == 64:
+        wide_ = c.call(_widen(), (x,))
+        return wide_ if part == int64 else expr("bitcast", (wide_,), part)
     return expr("cast", (x,), part)
 
 

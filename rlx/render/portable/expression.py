@@ -259,8 +259,10 @@ class Rewriter:
         """The 32-bit value of the same sign that a native 64-bit value is a conversion of, if it is one."""
         if e.op == "var":
             return self.widened.get(e.value)
-        if e.op == "cast" and e.dtype.bits == 64 and e.args[0].dtype in (int32, uint32):
-            return e.args[0] if e.args[0].dtype.kind == e.dtype.kind else None
+        if e.op == "call" and e.value == convert.WIDEN:
+            return e.args[0]
+        if e.op == "cast" and e.dtype == uint64 and e.args[0].dtype == uint32:
+            return e.args[0]
         return None
 
     def _compare_narrow(self, name: str, x: Expr, y: Expr) -> Expr | None:
