@@ -24,16 +24,64 @@ def conv(x: Array, weight: Array, /, *, stride: Pair = (1, 1), padding: tuple[Pa
 
     Shapes: x (N, C, H, W), weight (O, C / groups, K, L), result (N, O, H', W').
     """
-    (n, c, _, _), (o, part, *_) = x.shape, weight.shape
+    columns, (n, h, w) = _columns(x, weight.shape, stride, padding, dilation, groups)
+    o = weight.shape[0]
+    out = _products(rlx.reshape(weight, (groups, o // groups, -1)), columns, 1)
+    return rlx.permute_dims(rlx.reshape(out, (o, n, h, w)), (1, 0, 2, 3))
+
+
+def _columns(x: Array, filters: tuple[int, ...], stride: Pair, padding: tuple[Pair, Pair], dilation: Pair,
+             groups: int) -> tuple[Array, tuple[int, int, int]]:
+    """What each filter sees, (G, C / G * K * L, N * H' * W'), and N, H', W'.
+
+    Convolution is then one matrix product a group, with the places of all pictures as columns: the form devices do best.
+    """
     x = pad_with(x, (0, 0, padding[0][0], padding[1][0]), (0, 0, padding[0][1], padding[1][1]), 0)
-    if groups == 1:
-        # (N, C, H', W', K, L) against (O, C, K, L): the batch, the place and the output channel stay.
-        seen = windows(x, (2, 3), weight.shape[2:], stride, dilation)
-        return rlx.permute_dims(dot(seen, weight, ((1, 4, 5), (1, 2, 3))), (0, 3, 1, 2))
-    seen = windows(rlx.reshape(x, (n, groups, part, *x.shape[2:])), (3, 4), weight.shape[2:], stride, dilation)
-    split = rlx.reshape(weight, (groups, o // groups, part, *weight.shape[2:]))
-    out = dot(seen, split, ((2, 5, 6), (2, 3, 4)), ((1,), (0,)))  # (G, N, H', W', O / G)
-    return rlx.reshape(rlx.permute_dims(out, (1, 0, 4, 2, 3)), (n, o, *out.shape[2:4]))
+    seen = windows(x, (2, 3), filters[2:], stride, dilation)  # (N, C, H', W', K, L)
+    n, c, h, w, k, l = seen.shape
+    columns = rlx.reshape(rlx.permute_dims(seen, (1, 4, 5, 0, 2, 3)), (groups, c // groups * k * l, n * h * w))
+    return columns, (n, h, w)
+
+
+def _products(a: Array, b: Array, axis: int) -> Array:
+    """``a[g]`` times ``b[g]`` for each g, contracting the last axis of a with ``axis`` of b."""
+    if a.shape[0] == 1:
+        return dot(a[0], b[0], ((1,), (axis - 1,)))
+    return dot(a, b, ((2,), (axis,)), ((0,), (0,)))
+
+
+@conv.grad
+def _(ct: Array, out: Array, x: Array, weight: Array, *, stride: Pair = (1, 1), padding: Any = ((0, 0), (0, 0)),
+      dilation: Pair = (1, 1), groups: int = 1) -> tuple[Array, Array]:
+    """The pictures' gradient is a convolution of the result's with the mirrored filters, spread out by the stride."""
+    o, part, *size = weight.shape
+    mirrored = rlx.reshape(rlx.flip(weight, axis=(2, 3)), (groups, o // groups, part, *size))
+    mirrored = rlx.reshape(rlx.permute_dims(mirrored, (0, 2, 1, 3, 4)), (groups * part, o // groups, *size))
+    spread = ct
+    for a, (k, d, s, p) in enumerate(zip(size, dilation, stride, padding, strict=True)):
+        spread = _dilate(spread, 2 + a, s) if s > 1 else spread
+        low = (k - 1) * d - p[0]
+        spread = _extend(spread, 2 + a, low, x.shape[2 + a] + (k - 1) * d - low - spread.shape[2 + a])
+    gx: Array = conv(spread, mirrored, dilation=dilation, groups=groups)
+    columns, _ = _columns(x, weight.shape, stride, padding, dilation, groups)
+    rows = rlx.reshape(rlx.permute_dims(ct, (1, 0, 2, 3)), (groups, o // groups, -1))
+    return gx, rlx.reshape(_products(rows, columns, 2), weight.shape)
+
+
+def _extend(x: Array, axis: int, low: int, high: int) -> Array:
+    """Zeros before and after along an axis; negative numbers cut off."""
+    start, stop = max(-low, 0), x.shape[axis] - max(-high, 0)
+    x = x[tuple([slice(start, stop) if i == axis else slice(None) for i in range(x.ndim)])]
+    return pad_with(x, [max(low, 0) if i == axis else 0 for i in range(x.ndim)],
+                    [max(high, 0) if i == axis else 0 for i in range(x.ndim)], 0)
+
+
+def _dilate(x: Array, axis: int, step: int) -> Array:
+    """``step - 1`` zeros between neighbours along an axis."""
+    wide = rlx.expand_dims(x, axis=axis + 1)
+    wide = pad_with(wide, [0] * wide.ndim, [step - 1 if i == axis + 1 else 0 for i in range(wide.ndim)], 0)
+    wide = rlx.reshape(wide, (*x.shape[:axis], x.shape[axis] * step, *x.shape[axis + 1:]))
+    return _extend(wide, axis, 0, 1 - step)
 
 
 def conv2d(x: Array, weight: Array, bias: Array | None = None, *, stride: int | Pair = 1,
@@ -126,4 +174,5 @@ def _() -> list[Sample]:
             Sample((x, w), {"stride": (2, 1), "padding": ((1, 0), (2, 1))}, name="stride and padding"),
             Sample((x, w), {"dilation": (2, 2)}, name="dilation"),
             Sample((x, w[:, :2]), {"groups": 2, "padding": ((1, 1), (1, 1))}, name="groups"),
+            Sample((x, w), {"padding": ((4, 3), (2, 5)), "stride": (2, 3)}, name="more padding than filter"),
             Sample((x[:, :, :3, :2], w), name="one place", edge=True)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import rlx
 from rlx.array.array import Array
 from rlx.array.define import op_named
 from rlx.core.errors import ShapeError
@@ -17,18 +18,26 @@ from rlx.ops.movement import pad_with, windows
 @op_named("nn.max_pool2d")
 def _max_pool(x: Array, /, *, size: Pair, stride: Pair, padding: tuple[Pair, Pair] = ((0, 0), (0, 0))) -> Array:
     """The largest element of each window; padding never wins. Equal largest elements share the gradient."""
-    return _seen(x, size, stride, padding, -float("inf")).max(axis=(-2, -1))
+    seen, axes = _seen(x, size, stride, padding, -float("inf"))
+    return seen.max(axis=axes)
 
 
 @op_named("nn.avg_pool2d")
 def _avg_pool(x: Array, /, *, size: Pair, stride: Pair, padding: tuple[Pair, Pair] = ((0, 0), (0, 0))) -> Array:
     """The sum of each window divided by its size; padding counts as zeros."""
-    return _seen(x, size, stride, padding, 0.0).sum(axis=(-2, -1)) / (size[0] * size[1])
+    seen, axes = _seen(x, size, stride, padding, 0.0)
+    return seen.sum(axis=axes) / (size[0] * size[1])
 
 
-def _seen(x: Array, size: Pair, stride: Pair, padding: tuple[Pair, Pair], fill: float) -> Array:
+def _seen(x: Array, size: Pair, stride: Pair, padding: tuple[Pair, Pair], fill: float) -> tuple[Array, Pair]:
+    """The windows, and the axes their elements lie along."""
     x = pad_with(x, (0, 0, padding[0][0], padding[1][0]), (0, 0, padding[0][1], padding[1][1]), fill)
-    return windows(x, (2, 3), size, stride, (1, 1))
+    if size != stride:
+        return windows(x, (2, 3), size, stride, (1, 1)), (4, 5)
+    # Windows that do not overlap are a reshape, whose gradient is one too.
+    h, w = x.shape[2] // size[0], x.shape[3] // size[1]
+    whole = x[:, :, :h * size[0], :w * size[1]]
+    return rlx.reshape(whole, (*x.shape[:2], h, size[0], w, size[1])), (3, 5)
 
 
 def max_pool2d(x: Array, size: int | Pair, *, stride: int | Pair | None = None, padding: Any = 0) -> Array:
