@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,12 +40,27 @@ def packs(op: Op, device: str) -> list[list[Case]]:
     return [cases[i:i + PACK] for i in range(0, len(cases), PACK)]
 
 
-def run(group: Sequence[Case], device: str, dispatch: str | None = None) -> list[list[rlx.Array]]:
-    """The outputs of the pack as one jitted program; when that fails, the first case that fails alone is named."""
+@dataclass(frozen=True)
+class Ran:
+    """A pack as one jitted function, and what its first call gave."""
+
+    group: list[Case]
+    f: Any
+    outputs: list[list[rlx.Array]]
+
+
+@cache
+def ran(op: Op, device: str) -> tuple[Ran, ...]:
+    """Each pack of the op, run once; every test below looks at the same results."""
+    return tuple(run(group, device) for group in packs(op, device))
+
+
+def run(group: list[Case], device: str, dispatch: str | None = None) -> Ran:
+    """The pack as one jitted program; when that fails, the first case that fails alone is named."""
     with rlx.flags(device=device):
         try:
-            return rlx.jit(C.function(group, device), device=device,
-                           dispatch=dispatch)([c.arrays(device) for c in group])
+            f = rlx.jit(C.function(group, device), device=device, dispatch=dispatch)
+            return Ran(group, f, f([c.arrays(device) for c in group]))
         except Exception as error:
             for c in group:
                 try:
@@ -80,16 +97,15 @@ def wrong(case: Case, outs: Sequence[rlx.Array]) -> list[str]:
 
 
 def test_values_equal_the_oracle(op: Op, device: str) -> None:
-    bad = [line for group in packs(op, device) for c, outs in zip(group, run(group, device), strict=True)
-           for line in wrong(c, outs)]
+    bad = [line for r in ran(op, device) for c, outs in zip(r.group, r.outputs, strict=True) for line in wrong(c, outs)]
     assert not bad, "\n".join(bad)
 
 
 def test_results_have_the_dtype_of_the_oracle(op: Op, device: str) -> None:
     """The oracle is NumPy, so its dtypes are NumPy's: an op's type rule may not promote in another way."""
     bad = []
-    for group in packs(op, device):
-        for c, outs in zip(group, run(group, device), strict=True):
+    for r in ran(op, device):
+        for c, outs in zip(r.group, r.outputs, strict=True):
             for got, ref in zip(outs, _expected(op)[c.id], strict=True):
                 if got.shape != ref.shape or (c.half is None and got.dtype != rlx.asarray(ref).dtype):
                     bad.append(f"{c.id}: {got.dtype.name}{got.shape} instead of {ref.dtype}{ref.shape}")
@@ -97,12 +113,11 @@ def test_results_have_the_dtype_of_the_oracle(op: Op, device: str) -> None:
 
 
 def test_eager_gives_the_same_bits_as_jit(op: Op, device: str) -> None:
-    for group in packs(op, device):
-        jitted = run(group, device)
+    for r in ran(op, device):
         with rlx.flags(device=device):
-            eager = C.function(group, device)([c.arrays(device) for c in group])
+            eager = C.function(r.group, device)([c.arrays(device) for c in r.group])
         rlx.eval(eager)
-        for c, a, b in zip(group, jitted, eager, strict=True):
+        for c, a, b in zip(r.group, r.outputs, eager, strict=True):
             for x, y in zip(a, b, strict=True):
                 assert (x.dtype, x.shape, x.device) == (y.dtype, y.shape, y.device), c.id
                 assert np.array_equal(np.asarray(x), np.asarray(y), equal_nan=x.dtype.is_inexact), c.id
@@ -110,24 +125,23 @@ def test_eager_gives_the_same_bits_as_jit(op: Op, device: str) -> None:
 
 def test_common_agrees_with_native(op: Op, device: str) -> None:
     """Where a claim took a node, the decomposition (or the generated kernel) must answer the oracle too."""
-    for group in packs(op, device):
+    for r in ran(op, device):
         with rlx.flags(device=device):
-            program = rlx.jit(C.function(group, device), device=device).lower([c.arrays(device) for c in group])
-        if not any(r.path == NATIVE for r in program.report):
+            program = r.f.lower([c.arrays(device) for c in r.group])
+        if not any(row.path == NATIVE for row in program.report):
             continue
-        bad = [line for c, outs in zip(group, run(group, device, "common"), strict=True) for line in wrong(c, outs)]
+        common = run(r.group, device, "common")
+        bad = [line for c, outs in zip(r.group, common.outputs, strict=True) for line in wrong(c, outs)]
         assert not bad, "\n".join(bad)
 
 
 def test_a_second_call_with_new_data_does_not_compile(op: Op, device: str) -> None:
-    for group in packs(op, device):
-        f = rlx.jit(C.function(group, device), device=device)
+    for r in ran(op, device):
+        before = PROGRAMS.compiles
         with rlx.flags(device=device):
-            f([c.arrays(device) for c in group])
-            before = PROGRAMS.compiles
-            f([c.arrays(device) for c in group])
+            r.f([c.arrays(device) for c in r.group])
         assert PROGRAMS.compiles == before
-        assert f.cache_size == 1
+        assert r.f.cache_size == 1
 
 
 def test_a_refusal_is_a_compile_error_with_four_parts(op: Op, device: str) -> None:
