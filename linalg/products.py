@@ -40,12 +40,11 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     if x.shape[a] != 3 or y.shape[a] != 3:
         raise ShapeError(f"cross() of shapes {x.shape} and {y.shape} along axis {axis}",
                          why="only vectors of three elements have one", do="pass an axis of size 3")
-    shape = broadcast_shapes(x.shape, y.shape)
+    shape: tuple[Any, ...] = broadcast_shapes(x.shape, y.shape)
     x, y = rlx.broadcast_to(x, shape), rlx.broadcast_to(y, shape)
     place = axis_index(axis, len(shape))
-    part = lambda v, i: v[(*(slice(None),) * place, i)]
-    x0, x1_, x2_ = (part(x, i) for i in range(3))
-    y0, y1, y2 = (part(y, i) for i in range(3))
+    x0, x1_, x2_ = (x[(*(slice(None),) * place, i)] for i in range(3))
+    y0, y1, y2 = (y[(*(slice(None),) * place, i)] for i in range(3))
     return rlx.stack([x1_ * y2 - x2_ * y1, x2_ * y0 - x0 * y2, x0 * y1 - x1_ * y0], axis=place)
 
 

@@ -94,7 +94,7 @@ def _cutoff(s: Array, shape: tuple[Any, ...], rtol: Any) -> Array:
     """Singular values below this count as zero: (..., 1)."""
     largest = rlx.max(s, axis=-1, keepdims=True)
     if rtol is None:
-        return largest * (max(shape[-2:]) * eps_of(s))
+        return largest * float(max(shape[-2:]) * eps_of(s))
     r = as_array(rtol)
     return largest * cast(r, s.dtype)[..., None] if r.ndim else largest * rtol
 
@@ -179,7 +179,8 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     if prod(shape) != prod(x.shape[:y.ndim]):
         raise MatrixShapeError(f"tensorsolve() of an array of shape {x.shape}", why="it is not square as a matrix",
                                do="the axes of b and of x need equal products")
-    return solve(x.reshape((prod(shape), prod(shape))), y.reshape((-1,))).reshape(shape)
+    flat: Array = solve(x.reshape((prod(shape), prod(shape))), y.reshape((-1,)))
+    return flat.reshape(shape)
 
 
 def tensorinv(a: Any, ind: int = 2) -> Array:
@@ -191,4 +192,5 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
         raise MatrixShapeError(f"tensorinv() of an array of shape {x.shape}", why="it is not square as a matrix",
                          do="both groups of axes need equal products")
     n = prod(x.shape[:ind])
-    return inv(x.reshape((n, n))).reshape((*x.shape[ind:], *x.shape[:ind]))
+    inverse: Array = inv(x.reshape((n, n)))
+    return inverse.reshape((*x.shape[ind:], *x.shape[:ind]))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rlx.array.array import Array as Array
 from rlx.core.dtype import DType as DType
-from rlx.array.array import eval_arrays as eval
+from rlx.array.array import eval_arrays as _eval_arrays
 from rlx.array.jit import jit as jit
 from rlx.array.jit import spec as spec
 from rlx.array.jit import trace as trace
@@ -20,20 +20,6 @@ from rlx.runtime.execute import explain as explain
 from rlx.runtime.info import __array_namespace_info__ as __array_namespace_info__
 from rlx.runtime.inspect import explain_recompile as explain_recompile
 from rlx.runtime.inspect import no_compile as no_compile
-from rlx.transform.batch import vmap as vmap
-from rlx.transform.custom import checkpoint as checkpoint
-from rlx.transform.custom import custom_gradient as custom_gradient
-from rlx.transform.derive import grad as grad
-from rlx.transform.derive import jvp as jvp
-from rlx.transform.derive import linearize as linearize
-from rlx.transform.derive import value_and_grad as value_and_grad
-from rlx.transform.derive import vjp as vjp
-from rlx.transform.implicit import custom_linear_solve as custom_linear_solve
-from rlx.transform.implicit import custom_root as custom_root
-from rlx.transform.implicit import fixed_point as fixed_point
-from rlx.transform.jacobians import hessian as hessian
-from rlx.transform.jacobians import hvp as hvp
-from rlx.transform.jacobians import jacobian as jacobian
 
 __array_api_version__: Final[str]
 __version__: Final[str]
@@ -43,6 +29,7 @@ complex128: Final[DType]
 complex64: Final[DType]
 e: Final[float]
 euler_gamma: Final[float]
+eval = _eval_arrays
 float16: Final[DType]
 float32: Final[DType]
 float64: Final[DType]
@@ -239,7 +226,7 @@ def logical_not(x: Any, /) -> Array: ...
 def logical_or(x1: Any, x2: Any, /) -> Array: ...
 def logical_xor(x1: Any, x2: Any, /) -> Array: ...
 def logspace(start: Any, stop: Any, /, num: int = ..., *, base: float = ..., dtype: Any = ..., device: str | None = ..., endpoint: builtins.bool = ...) -> Array: ...
-def logsumexp(x: Array, /, *, axis: int = ...) -> Array: ...
+def logsumexp(x: Array, /, *, axis: int = ..., keepdims: builtins.bool = ...) -> Array: ...
 def map(f: Callable[[Any], Any], xs: Any) -> Any: ...
 def matmul(x1: Any, x2: Any, /) -> Array: ...
 def matrix_transpose(x: Array, /) -> Array: ...

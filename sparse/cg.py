@@ -168,8 +168,9 @@ def _iterate(s: System, v: State) -> State:
 
 def _advance(s: System, v: State, limit: Array) -> State:
     """Iterate until the recurrence's residual is within the target, the limit is reached, or it breaks down."""
-    return while_loop(lambda u: (u.status == RUNNING) & (u.norm > s.target) & (u.k < limit), lambda u: _iterate(s, u),
-                      v)
+    going = lambda u: (u.status == RUNNING) & (u.norm > s.target) & (u.k < limit)
+    found: State = while_loop(going, lambda u: _iterate(s, u), v)
+    return found
 
 
 def _verify(s: System, v: State, limit: Array) -> State:
@@ -185,7 +186,8 @@ def _verify(s: System, v: State, limit: Array) -> State:
 
 def _solve(s: System, v: State, limit: Array) -> State:
     """Advance and verify until it is decided."""
-    return while_loop(lambda u: u.status == RUNNING, lambda u: _verify(s, _advance(s, u, limit), limit), v)
+    found: State = while_loop(lambda u: u.status == RUNNING, lambda u: _verify(s, _advance(s, u, limit), limit), v)
+    return found
 
 
 def _target(b: Array, rtol: Array, atol: Array) -> Array:

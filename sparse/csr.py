@@ -166,11 +166,11 @@ class CSR:
 
     def matvec(self, x: Any) -> Array:
         """``A @ x``."""
-        return self @ x
+        return self.__matmul__(x)
 
     def rmatvec(self, x: Any) -> Array:
         """``A^H @ x``."""
-        return self.H @ x
+        return self.H.__matmul__(x)
 
     @property
     def T(self) -> CSR:
@@ -322,4 +322,4 @@ def _scipy(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tup
 
 
 register_pytree(CSR, lambda a: ((a.data, a.indices, a.indptr), a.shape),
-                lambda shape, parts: CSR._from_parts(*parts, shape))
+                lambda shape, parts: CSR._from_parts(parts[0], parts[1], parts[2], shape))

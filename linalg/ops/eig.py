@@ -76,7 +76,8 @@ def hessenberg(a: Array) -> tuple[Array, Array]:
         h = h - rlx.matmul(h, v) * tau * adjoint(v)
         return h, z - rlx.matmul(z, v) * tau * adjoint(v)
 
-    return rlx.fori_loop(0, max(n - 2, 0), step, (a, identity(a, n)))
+    out: tuple[Array, Array] = rlx.fori_loop(0, max(n - 2, 0), step, (a, identity(a, n)))
+    return out
 
 
 def triangularise(h: Array, z: Array) -> tuple[Array, Array, Array]:
@@ -167,7 +168,8 @@ def _qr_step(h: Array, z: Array, live: Array) -> tuple[Array, Array]:
         return _mix(h, cols, k, cx, sy), _mix(z, cols, k, cx, sy)
 
     h, c, s = rlx.fori_loop(0, n - 1, down, (h, filled(h, (b, n)), filled(h, (b, n))))
-    return rlx.fori_loop(0, n - 1, right, (h, z))
+    out: tuple[Array, Array] = rlx.fori_loop(0, n - 1, right, (h, z))
+    return out
 
 
 def _mix(a: Array, cols: Array, k: Array, cx: Array, sy: Array) -> Array:
@@ -195,7 +197,8 @@ def triangular_vectors(t: Array) -> Array:
         new = rlx.where(line > r, total / gap, cast(rlx.equal(line, r), t.dtype))
         return rlx.where(rlx.equal(rows, r), new[:, None, :], x)
 
-    return rlx.fori_loop(0, n, step, filled(t, (b, n, n)))
+    vectors: Array = rlx.fori_loop(0, n, step, filled(t, (b, n, n)))
+    return vectors
 
 
 def _square(x: Array) -> Array:

@@ -33,7 +33,6 @@ def expm(a: Array, /) -> Array:
     times = rlx.where(rlx.isfinite(times), times, 0)
     # The power of two is made by repeated halving, exactly.
     x = x * cast(rlx.exp2(-times), x.dtype).reshape((b, 1, 1))
-    out = _rational(x)
 
     def going(state: Any) -> Array:
         return rlx.any(times > state[1])
@@ -42,7 +41,8 @@ def expm(a: Array, /) -> Array:
         e, i = state
         return rlx.where((times > i).reshape((b, 1, 1)), rlx.matmul(e, e), e), i + 1
 
-    out, _ = rlx.while_loop(going, squared, (out, constant(0, times.dtype, a._value.node.device)))
+    start = (_rational(x), constant(0, times.dtype, a._value.node.device))
+    out: Array = rlx.while_loop(going, squared, start)[0]
     return out.reshape(a.shape)
 
 

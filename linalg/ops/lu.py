@@ -119,7 +119,8 @@ def _panel(w: Array, at: Array, pivots: Array, perm: Array, info: Array) -> tupl
         w = w - l * rlx.where(places > j, top, 0)
         return rlx.where(rlx.logical_and(rows > g, rlx.equal(places, j)), l, w), pivots, perm, info
 
-    return rlx.fori_loop(0, k, column, (w, pivots, perm, info))
+    out: tuple[Array, Array, Array, Array] = rlx.fori_loop(0, k, column, (w, pivots, perm, info))
+    return out
 
 
 def _modulus(x: Array) -> Array:

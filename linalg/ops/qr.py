@@ -107,7 +107,9 @@ def _panel(w: Array, at: Array) -> tuple[Array, Array, Array]:
         on = rlx.equal(places, j)
         return rlx.where(on, done, w), rlx.where(on, h, v), rlx.where(on[:, 0, :], t[:, 0, :], tau)
 
-    return rlx.fori_loop(0, k, column, (w, filled(w, (b, m, k)), filled(w, (b, k))))
+    start = (w, filled(w, (b, m, k)), filled(w, (b, k)))
+    out: tuple[Array, Array, Array] = rlx.fori_loop(0, k, column, start)
+    return out
 
 
 def reflector(col: Array, rows: Array, g: Array) -> tuple[Array, Array, Array]:
@@ -157,12 +159,14 @@ def form_q(v: Array, tau: Array, k: int) -> Array:
         t = block_factor(w, take_cols(tau.reshape((b, 1, p)), at).reshape((b, PANEL)))
         return q - rlx.matmul(w, rlx.matmul(t, rlx.matmul(adjoint(w), q)))
 
-    return rlx.fori_loop(0, count, step, q)
+    out: Array = rlx.fori_loop(0, count, step, q)
+    return out
 
 
 @qr.ref
 def _(a: Any, *, mode: str = REDUCED) -> Any:
-    return tuple(np.linalg.qr(a, mode))
+    factor: Any = np.linalg.qr  # its stub names modes one by one
+    return tuple(factor(a, mode))
 
 
 @qr.grad

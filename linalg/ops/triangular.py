@@ -76,7 +76,8 @@ def forward(l: Array, b: Array, unit: bool = False) -> Array:
         block = gather(inverse.transpose(1, 0, 2, 3), p, mode="promise")
         return put_rows(y, rlx.matmul(block, right), p * PANEL)
 
-    return rlx.fori_loop(0, count, step, filled(x, x.shape))[:, :n]
+    solved: Array = rlx.fori_loop(0, count, step, filled(x, x.shape))
+    return solved[:, :n]
 
 
 def _diagonal_blocks(l: Array, count: int) -> Array:
@@ -112,7 +113,8 @@ def _rows(l: Array, b: Array, unit: bool) -> Array:
             right = right / take_row(line.reshape((*line.shape, 1)), i)
         return rlx.where(rlx.equal(rows, i), right.reshape((-1, 1, shape[2])), x)
 
-    return rlx.fori_loop(0, n, step, filled(l, shape))
+    inverse: Array = rlx.fori_loop(0, n, step, filled(l, shape))
+    return inverse
 
 
 def solve_lower(l: Array, b: Array, *, trans: int = 0, unit: bool = False) -> Array:

@@ -14,14 +14,17 @@ from rlx.core.errors import DTypeError, RlxError, ShapeError, TraceError
 from rlx.core.shape import Dim, count, is_static, numel
 from rlx.ir.graph import Value, outside
 
-#: Public functions by name; filled by the floor that defines them, used by the methods and operators here.
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
+#: Public functions by name; filled by the floor that defines them, used by the methods and operators here. The type
+#: is what nearly all return; a tuple of arrays unpacks like an array.
+FUNCTIONS: dict[str, Callable[..., Array]] = {}
+#: What the methods of Array find by name and nobody else calls.
+PROTOCOLS: dict[str, Callable[..., Any]] = {}
 
 
-def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Any]:
-    def method(self: Array, other: Any) -> Any:
+def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Array]:
+    def method(self: Array, other: Any) -> Array:
         if not _operand(other):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         f = FUNCTIONS[name]
         return f(other, self) if reflected else f(self, other)
     return method
@@ -31,10 +34,10 @@ def _operand(x: Any) -> bool:
     return isinstance(x, (Array, bool, int, float, complex, Dim, np.ndarray, np.generic, list, tuple))
 
 
-def _in_place(name: str) -> Callable[[Array, Any], Any]:
-    def method(self: Array, other: Any) -> Any:
+def _in_place(name: str) -> Callable[[Array, Any], Array]:
+    def method(self: Array, other: Any) -> Array:
         if not _operand(other):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         out = FUNCTIONS[name](self, other)
         if out.shape != self.shape:
             raise ShapeError(f"{name} in place would change the shape from {self.shape} to {out.shape}",
@@ -53,8 +56,8 @@ def _in_place(name: str) -> Callable[[Array, Any], Any]:
 _ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Array, *args: Any, **kwargs: Any) -> Any:
+def _method(name: str) -> Callable[..., Array]:
+    def method(self: Array, *args: Any, **kwargs: Any) -> Array:
         return FUNCTIONS[name](self, *args, **kwargs)
     method.__name__ = name
     method.__doc__ = f"``rlx.{name}`` with this array first."
@@ -152,7 +155,7 @@ class Array:
     @property
     def at(self) -> Any:
         """Functional updates: ``x.at[i].set(v)``, ``.add``, ``.multiply``, ``.min``, ``.max``."""
-        return FUNCTIONS["_at"](self)
+        return PROTOCOLS["at"](self)
 
     # Looking at it
 
@@ -190,7 +193,8 @@ class Array:
             raise ShapeError(f"item() of an array of shape {self.shape}", why=f"it has {self.size} elements",
                              do="index one element first")
         self._evaluate()
-        return from_host(hooks.download(self._value), self.dtype).item()
+        value: bool | int | float | complex = from_host(hooks.download(self._value), self.dtype).item()
+        return value
 
     def tolist(self) -> Any:
         """Nested Python lists of the values."""
@@ -219,19 +223,19 @@ class Array:
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        return FUNCTIONS["_to_dlpack"](self, stream, max_version, dl_device, copy)
+        return PROTOCOLS["to_dlpack"](self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return hooks.dlpack_device(self.device)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return FUNCTIONS["_array_ufunc"](self, ufunc, method, inputs, kwargs)
+        return PROTOCOLS["array_ufunc"](self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return FUNCTIONS["_array_function"](func, args, kwargs)
+        return PROTOCOLS["array_function"](func, args, kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FUNCTIONS["_reduce_array"](self)
+        return tuple(PROTOCOLS["reduce"](self))
 
     def __copy__(self) -> Array:
         return self.copy()

@@ -165,7 +165,7 @@ def _meet(dtype: dt.DType | None, x: Any, floats: dt.DType) -> dt.DType:
     """The dtype after meeting a weak number, or an array that stands for one."""
     if isinstance(x, Array) and dtype is None:
         return x.dtype
-    number = _SAMPLES[x.dtype.kind] if isinstance(x, Array) else x
+    number: Any = _SAMPLES[x.dtype.kind] if isinstance(x, Array) else x
     return dt.default_of(number, floats) if dtype is None else dt.weak_type(dtype, number, floats)
 
 

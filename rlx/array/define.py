@@ -14,7 +14,6 @@ from rlx.core.errors import RlxError, TraceError
 from rlx.ir.graph import Graph, Type
 from rlx.ir.op import REGISTRY, Op
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -146,20 +145,20 @@ def op(f: Callable[..., R]) -> OpFunction[R]:
 
     Its body is used as the decomposition unless ``@name.decompose`` sets one.
     """
-    made = OpFunction(f)
-    REGISTRY.add(made)
-    FUNCTIONS[made.name] = made
-    return made
+    return _register(OpFunction(f))
 
 
 def op_named(name: str) -> Callable[[Callable[..., R]], OpFunction[R]]:
     """Like :func:`op`, with a registry name that differs from the function's (``splat.rasterize``)."""
     def wrap(f: Callable[..., R]) -> OpFunction[R]:
-        made = OpFunction(f, name)
-        REGISTRY.add(made)
-        FUNCTIONS[made.name] = made
-        return made
+        return _register(OpFunction(f, name))
     return wrap
+
+
+def _register(made: OpFunction[R]) -> OpFunction[R]:
+    REGISTRY.add(made)
+    FUNCTIONS[made.name] = cast(Callable[..., Array], made)
+    return made
 
 
 def primitive(name: str) -> Op:
@@ -193,7 +192,7 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
             return cast(R, Array(out._value, out._weak))
         return out
 
-    FUNCTIONS[f.__name__] = call
+    FUNCTIONS[f.__name__] = cast(Callable[..., Array], call)
     return call
 
 

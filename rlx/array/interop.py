@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.array.array import FUNCTIONS, Array
+from rlx.array.array import FUNCTIONS, PROTOCOLS, Array
 from rlx.array.build import as_array, concrete, from_numpy
 from rlx.array.hooks import default_device, hooks
 from rlx.core import dtype as dt
@@ -201,6 +201,4 @@ def _restore(raw: np.ndarray[Any, Any], dtype: str, device: str) -> Array:
     return from_numpy(raw, d, device)
 
 
-# The methods of Array that are written here are found by name, as the public functions are.
-FUNCTIONS.update(_to_dlpack=to_dlpack, _array_ufunc=array_ufunc, _array_function=array_function,
-                 _reduce_array=reduce_array)
+PROTOCOLS.update(to_dlpack=to_dlpack, array_ufunc=array_ufunc, array_function=array_function, reduce=reduce_array)

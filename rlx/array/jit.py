@@ -49,6 +49,8 @@ Guard = tuple[Any, ...]
 class Jitted:
     """A function that is compiled when it is called: see :func:`jit`."""
 
+    __name__: str
+
     def __init__(self, f: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str],
                  device: str | None, dispatch: str | None, overrides: dict[str, str]) -> None:
         functools.update_wrapper(self, f)
@@ -145,8 +147,10 @@ class Jitted:
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Tree, Guard]:
         static: list[tuple[int | str, Any]] = []
         if self._static_at or self._static:
-            args = tuple([_take(static, i, a) if i in self._static_at else a for i, a in enumerate(args)])
-            kwargs = {k: _take(static, k, v) if k in self._static else v for k, v in kwargs.items()}
+            static += [(i, a) for i, a in enumerate(args) if i in self._static_at]
+            static += [(k, v) for k, v in kwargs.items() if k in self._static]
+            args = tuple([None if i in self._static_at else a for i, a in enumerate(args)])
+            kwargs = {k: None if k in self._static else v for k, v in kwargs.items()}
         leaves, structure = flatten((args, kwargs))
         return leaves, structure, tuple(static)
 
@@ -186,10 +190,6 @@ class Jitted:
                             return f"argument {i} changed from {_spell(a)} to {_spell(b)}"
                 return f"{name} changed from {old} to {new}"
         return "an earlier specialization was dropped"
-
-
-def _take(static: list[tuple[int | str, Any]], key: int | str, value: Any) -> None:
-    static.append((key, value))
 
 
 def _names_of(f: Callable[..., Any], nums: Sequence[int]) -> list[str]:

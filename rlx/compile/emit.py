@@ -263,11 +263,11 @@ def _concat(em: Emitter, n: Node, index: Index) -> Expr:
     for x in n.args:
         if x.shape[axis] != 0:
             pieces.append((at, x))
-        at += int(x.shape[axis])  # type: ignore[arg-type]
+        at += int(x.shape[axis])
     out: Expr | None = None
     for start, x in pieces:
         j = em.ix.offset(index[axis], -start)
-        ok = em.inside(j, int(x.shape[axis]))  # type: ignore[arg-type]
+        ok = em.inside(j, int(x.shape[axis]))
         clamped = j if ok.op == "const" and ok.value else L.select(ok, j, em.ix.const(0))
         e = em.value(x, (*index[:axis], clamped, *index[axis + 1:]))
         above = L.expr("ge", (index[axis], em.ix.const(start)), bool_)

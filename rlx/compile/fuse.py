@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from rlx.compile.emit import INLINE, Emitter, Index, reduce_index
 from rlx.compile.index import Indexer
-from rlx.ir import loop as L
+from rlx.core.dtype import DType
 from rlx.ir.graph import Graph, Node, Value, postorder
 from rlx.ir.loop import Expr
 from rlx.ir.prim import TRANSCENDENTAL
@@ -98,7 +98,7 @@ def inner_vars(ix: Indexer, shape: Sizes) -> Index:
     return tuple([ix.var(f"i{k}", n) for k, n in enumerate(shape)])
 
 
-def fuse(graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: (),
+def fuse(graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: (),
          max_buffers: int = 0) -> Plan:
     """Plan the storage and the kernels of a legal graph.
 
@@ -124,7 +124,7 @@ def is_column(n: Node) -> bool:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, index_dtype: L.DType, stored_operands: Callable[[Node], Sequence[Value]],
+    def __init__(self, graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]],
                  max_buffers: int) -> None:
         self.stored_operands = stored_operands
         self.max_buffers = max_buffers
@@ -212,9 +212,9 @@ class _Fuser:
             if not outs:
                 continue
             if n.op in OPAQUE or is_column(n):
-                piece: Piece = Opaque(n)
-                piece.reads = self._opaque_reads(n)
-                pieces.append(piece)
+                opaque = Opaque(n)
+                opaque.reads = self._opaque_reads(n)
+                pieces.append(opaque)
                 at = len(pieces) - 1
             else:
                 at = self._place(n.outs[0], pieces, where)
@@ -416,7 +416,7 @@ class _Fuser:
     @staticmethod
     def _trailing(n: Node) -> bool:
         axes, rank = n.attr("axes"), len(n.args[0].shape)
-        return axes == tuple(range(rank - len(axes), rank))
+        return bool(axes == tuple(range(rank - len(axes), rank)))
 
     @staticmethod
     def _to_rows_ok(g: Group) -> bool:

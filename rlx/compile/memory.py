@@ -61,19 +61,21 @@ def _lives(steps: Sequence[L.Step]) -> dict[str, tuple[int, int]]:
                 case L.Copy(dst=d, src=c):
                     touch((d, c))
                 case L.While(head=h, pred=p, body=b):
-                    loop(lambda h=h, p=p, b=b: (walk(h), touch((p,)), walk(b)))
+                    loop(h, (p,), b)
                 case L.Repeat(count=n, counter=c, body=b):
                     touch((c, n) if isinstance(n, str) else (c,))
-                    loop(lambda b=b, c=c: (walk(b), touch((c,))))
+                    loop(b, (c,))
                     if isinstance(n, str):
                         touch((n,))
                 case L.Branch(pred=p, then=t, orelse=o):
                     touch((p,))
-                    loop(lambda t=t, o=o: (walk(t), walk(o)))
+                    loop(t, (), o)
 
-    def loop(body: object) -> None:
+    def loop(first_part: Sequence[L.Step], names: Sequence[str], second_part: Sequence[L.Step] = ()) -> None:
         start = clock[0]
-        body()  # type: ignore[operator]
+        walk(first_part)
+        touch(names)
+        walk(second_part)
         clock[0] += 1
         for n, (first, last) in list(lives.items()):
             if first <= start < last:

@@ -63,10 +63,10 @@ class Report:
         lines = [f"dispatch on {self.device}, policy {self.policy}: "
                  + (", ".join(f"{n} {p}" for p, n in self.paths().items()) or "nothing to run")]
         lines.append("  ".join(h.ljust(w) for h, w in zip(head, width, strict=True)).rstrip())
-        for r in rows:
-            lines.append("  ".join(c.ljust(w) for c, w in zip(r, width, strict=False)).rstrip())
-            if r[5]:
-                lines.append(f"{'':{width[0]}}  ({r[5]})")
+        for cells in rows:
+            lines.append("  ".join(c.ljust(w) for c, w in zip(cells, width, strict=False)).rstrip())
+            if cells[5]:
+                lines.append(f"{'':{width[0]}}  ({cells[5]})")
         return "\n".join(lines)
 
     __str__ = table

@@ -309,7 +309,6 @@ def captures(graph_outputs: Sequence[Value], inputs: Sequence[Value], level: int
     free: dict[int, bool] = {}
     found: dict[Value, None] = {}
     seen: set[int] = set()
-    free: dict[int, bool] = {}
     stack = list(reversed(graph_outputs))
     while stack:
         v = stack.pop()

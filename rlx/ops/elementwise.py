@@ -229,7 +229,7 @@ log10 = elementwise("log10", "log10", np.log10, lambda o, x: (1 / (x * _LN10),),
                     doc="Logarithm to base 10.")
 log1p = elementwise("log1p", "log1p", np.log1p, lambda o, x: (1 / (1 + x),), floats=True, domain="above_minus_one",
                     doc="``log(1 + x)``, accurate near 0.")
-sin = elementwise("sin", "sin", np.sin, lambda o, x: (cos(x),), floats=True, doc="Sine of radians.")
+sin = elementwise("sin", "sin", np.sin, lambda o, x: (FUNCTIONS["cos"](x),), floats=True, doc="Sine of radians.")
 cos = elementwise("cos", "cos", np.cos, lambda o, x: (-sin(x),), floats=True, doc="Cosine of radians.")
 tan = elementwise("tan", "tan", np.tan, lambda o, x: (1 + o * o,), floats=True, doc="Tangent of radians.")
 asin = elementwise("asin", "asin", np.arcsin, lambda o, x: (1 / sqrt((1 - x) * (1 + x)),), floats=True, domain="unit",
@@ -242,7 +242,7 @@ atan2 = elementwise("atan2", "atan2", np.arctan2, lambda o, y, x: (x / (x * x + 
                     floats=True, doc="The angle of the point (x2, x1), in radians.")
 hypot = elementwise("hypot", "hypot", np.hypot, lambda o, x, y: (_part(x, o), _part(y, o)), floats=True,
                     doc="``sqrt(x*x + y*y)`` without overflow.")
-sinh = elementwise("sinh", "sinh", np.sinh, lambda o, x: (cosh(x),), floats=True, doc="Hyperbolic sine.")
+sinh = elementwise("sinh", "sinh", np.sinh, lambda o, x: (FUNCTIONS["cosh"](x),), floats=True, doc="Hyperbolic sine.")
 cosh = elementwise("cosh", "cosh", np.cosh, lambda o, x: (sinh(x),), floats=True, doc="Hyperbolic cosine.")
 tanh = elementwise("tanh", "tanh", np.tanh, lambda o, x: (1 - o * o,), floats=True, doc="Hyperbolic tangent.")
 asinh = elementwise("asinh", "asinh", np.arcsinh, lambda o, x: (1 / sqrt(x * x + 1),), floats=True,
@@ -265,8 +265,8 @@ def _lgamma_ref(x: Any) -> Any:
     return np.where(np.isinf(x), np.inf, _special("gammaln")(x)).astype(x.dtype)
 
 
-lgamma = elementwise("lgamma", "lgamma", _lgamma_ref, lambda o, x: (digamma(x),), floats=True, domain="positive",
-                     doc="``log|gamma(x)|``.")
+lgamma = elementwise("lgamma", "lgamma", _lgamma_ref, lambda o, x: (FUNCTIONS["digamma"](x),), floats=True,
+                     domain="positive", doc="``log|gamma(x)|``.")
 digamma = elementwise("digamma", "digamma", _special("digamma"),
                       NotDifferentiable("trigamma is not among the primitives"), floats=True, domain="positive",
                       doc="The derivative of ``lgamma``.")

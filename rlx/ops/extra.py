@@ -218,7 +218,9 @@ def gcd(x1: Any, x2: Any, /) -> Array:
         done = b == 0
         return _where(done, a, b), _where(done, b, FUNCTIONS["remainder"](a, _where(done, 1, b)))
 
-    return while_loop(lambda v: FUNCTIONS["any"](v[1] != 0), step, (FUNCTIONS["abs"](x), FUNCTIONS["abs"](y)))[0]
+    start = (FUNCTIONS["abs"](x), FUNCTIONS["abs"](y))
+    found: Array = while_loop(lambda v: FUNCTIONS["any"](v[1] != 0), step, start)[0]
+    return found
 
 
 @public

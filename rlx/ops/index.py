@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from rlx.array.array import FUNCTIONS, Array
+from rlx.array.array import FUNCTIONS, PROTOCOLS, Array
 from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
@@ -373,5 +372,4 @@ class _At:
         return update(self._x, self._key, value, "max")
 
 
-_make_at: Callable[[Array], _At] = _At
-FUNCTIONS["_at"] = _make_at
+PROTOCOLS["at"] = _At

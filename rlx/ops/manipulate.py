@@ -32,7 +32,7 @@ def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
 def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     """The arrays, each repeated to their common shape."""
     xs = [as_array(x) for x in arrays]
-    shape = _broadcast_shapes(*[x.shape for x in xs])
+    shape: Any = _broadcast_shapes(*[x.shape for x in xs])
     return tuple([broadcast_to(x, shape) for x in xs])
 
 

@@ -15,8 +15,7 @@ from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes
 from rlx.ops.index import gather
 from rlx.ops.linear import dot
-from rlx.ops.manipulate import concat
-from rlx.ops.movement import flip, iota, pad_with, reshape, slice_of, windows
+from rlx.ops.movement import concat, flip, iota, pad_with, reshape, slice_of, windows
 
 
 def _floating(x: Any) -> Array:
@@ -43,7 +42,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
         m = x.shape[a]
         after, before = _cut(x, a, 1, m), _cut(x, a, 0, m - 1)
         x = FUNCTIONS["not_equal" if x.dtype == dt.bool_ else "subtract"](after, before)
-    return x
+    out: Array = x
+    return out
 
 
 def _edge(value: Any, x: Array, axis: int) -> Array:

@@ -200,22 +200,23 @@ def _() -> list[Sample]:
 
 
 @op
-def logsumexp(x: Array, /, *, axis: int = -1) -> Array:
+def logsumexp(x: Array, /, *, axis: int = -1, keepdims: bool = False) -> Array:
     """``log(sum(exp(x)))`` along an axis, without overflow."""
     m = FUNCTIONS["stop_gradient"](max(x, axis=axis, keepdims=True))
     m = FUNCTIONS["where"](FUNCTIONS["isfinite"](m), m, 0)
-    total = sum(FUNCTIONS["exp"](x - m), axis=axis)
+    total = sum(FUNCTIONS["exp"](x - m), axis=axis, keepdims=keepdims)
     return FUNCTIONS["log"](total) + reshape(m, total.shape)
 
 
 @logsumexp.ref
-def _(x: Any, *, axis: int = -1) -> Any:
+def _(x: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
     from scipy.special import logsumexp as oracle
-    return oracle(x, axis=axis)
+    return oracle(x, axis=axis, keepdims=keepdims)
 
 
 @logsumexp.samples
 def _() -> list[Sample]:
     x = np.random.default_rng(1).standard_normal((4, 9))
-    return [Sample((x,), name="rows"), Sample((np.array([[1e4, 1e4], [-1e4, -1e4]]),), name="large", edge=True),
+    return [Sample((x,), name="rows"), Sample((x,), {"axis": 0, "keepdims": True}, name="kept"),
+            Sample((np.array([[1e4, 1e4], [-1e4, -1e4]]),), name="large", edge=True),
             Sample((np.array([[-np.inf, -np.inf], [-np.inf, 0.0]]),), name="empty", edge=True, grad=False)]

@@ -36,10 +36,10 @@ def _values(rng: np.random.Generator, kind: str, dtype: str, domain: str, positi
     if kind in "iu":
         high = 7 if domain == "shift" and position == 1 else 50
         low = 0 if kind == "u" or domain in ("shift", "nonnegative", "positive") else -50
-        x = rng.integers(low, 4 if domain == "positive" else high, shape)
+        n = rng.integers(low, 4 if domain == "positive" else high, shape)
         if domain == "second_nonzero" and position == 1:
-            x = np.where(x == 0, 3, x)
-        return x.astype(dtype)
+            n = np.where(n == 0, 3, n)
+        return n.astype(dtype)
     x = rng.uniform(*{"positive": (0.1, 4.0), "unit": (-0.9, 0.9), "above_one": (1.1, 5.0),
                       "above_minus_one": (-0.9, 3.0)}.get(domain, (-3.0, 3.0)), shape)
     if domain == "second_nonzero" and position == 1:

@@ -148,7 +148,8 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
         return (FUNCTIONS["where"](FUNCTIONS["logical_and"](open_, after), mid + 1, lo),
                 FUNCTIONS["where"](FUNCTIONS["logical_and"](open_, FUNCTIONS["logical_not"](after)), mid, hi))
 
-    return fori_loop(0, int(n).bit_length(), halve, (low, low + n))[0]
+    found: Array = fori_loop(0, int(n).bit_length(), halve, (low, low + n))[0]
+    return found
 
 
 def _before(a: Array, b: Array) -> Array:

@@ -14,8 +14,8 @@ from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.ops.index import gather, scatter
-from rlx.ops.manipulate import concat, ravel
-from rlx.ops.movement import iota, reshape
+from rlx.ops.manipulate import ravel
+from rlx.ops.movement import concat, iota, reshape
 from rlx.ops.searching import compress, full_like_scalar, isin, need_size, searchsorted
 
 

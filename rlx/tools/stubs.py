@@ -51,7 +51,10 @@ def text() -> str:
         elif value is None:
             values.append(f"{name}: None")
         elif callable(value) and (found := _source(value)) is not None:
-            imports.append(f"from {found[0]} import {found[1]} as {name}")
+            own = found[1] if found[1] == name else f"_{found[1]}"
+            imports.append(f"from {found[0]} import {found[1]} as {own}")
+            if own != name:  # importing under another name exports nothing from a stub
+                values.append(f"{name} = {own}")
         elif callable(value):
             functions.append(_function(name, value))
     imports.append("from rlx.runtime.info import __array_namespace_info__ as __array_namespace_info__")
@@ -77,7 +80,7 @@ def _function(name: str, f: Callable[..., Any]) -> str:
             parts.append("/")
         if p.kind is p.KEYWORD_ONLY and state not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
             parts.append("*")
-        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        star = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         parts.append(f"{star}{p.name}: {_annotation(p.annotation)}" + ("" if p.default is p.empty else " = ..."))
         state = p.kind
     if state is inspect.Parameter.POSITIONAL_ONLY:

@@ -334,7 +334,7 @@ def _size(arrays: Sequence[Array], axes: Sequence[int | None]) -> int:
     if any(n != sizes[0] for n in sizes):
         raise ShapeError("vmap over axes of different sizes", why=f"the sizes are {', '.join(map(str, sizes))}",
                          do="pass arrays with one size along the mapped axes")
-    return int(sizes[0])  # type: ignore[arg-type]
+    return int(sizes[0])
 
 
 def _spread(axes: Axes, tree: Any) -> list[int | None]:

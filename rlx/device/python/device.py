@@ -72,7 +72,8 @@ class Interpreted(Executable):
         with np.errstate(all="ignore"):
             results = evaluate(self.graph, given)
         for out, r, v in zip(outputs, results, self.graph.outputs, strict=True):
-            out.reshape(v.shape)[...] = _pack(np.asarray(r), v.dtype)
+            shape: Any = v.shape
+            out.reshape(shape)[...] = _pack(np.asarray(r), v.dtype)
 
 
 def _unpack(x: Arr, dtype: dt.DType) -> Arr:

@@ -49,7 +49,8 @@ def _shift(left: bool) -> Callable[[Arr, Arr], Arr]:
 
 
 def _mulhi(x: Arr, y: Arr) -> Arr:
-    return ((x.astype(object) * y.astype(object)) >> (x.dtype.itemsize * 8)).astype(x.dtype)
+    high: Arr = ((x.astype(object) * y.astype(object)) >> (x.dtype.itemsize * 8)).astype(x.dtype)
+    return high
 
 
 def _clz(x: Arr) -> Arr:
@@ -67,7 +68,8 @@ def _sign(x: Arr) -> Arr:
 
 def _fma(x: Arr, y: Arr, z: Arr) -> Arr:
     wide = np.longdouble if x.dtype == np.float64 else np.float64
-    return (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
+    out: Arr = (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
+    return out
 
 
 def _complex(x: Arr, y: Arr) -> Arr:
@@ -110,7 +112,7 @@ ACCUMULATE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "min": np.
 
 def cast(x: Arr, dtype: dt.DType) -> Arr:
     """Float to integer truncates and saturates, NaN gives 0; the rest is NumPy's cast."""
-    target = dtype.numpy if dtype is not dt.bfloat16 else np.dtype(np.float32)
+    target: np.dtype[Any] = dtype.numpy if dtype is not dt.bfloat16 else np.dtype(np.float32)
     if x.dtype.kind == "f" and dtype.is_integer:
         info = np.iinfo(target)
         with np.errstate(invalid="ignore"):
@@ -174,7 +176,8 @@ def dot(x: Arr, y: Arr, contract: Any, batch: Any) -> Arr:
     out = [xs[i] for i in batch[0]]
     out += [c for i, c in enumerate(xs) if i not in batch[0] and i not in contract[0]]
     out += [c for j, c in enumerate(ys) if j not in batch[1] and j not in contract[1]]
-    return np.einsum(f"{''.join(xs)},{''.join(ys)}->{''.join(out)}", x, y)
+    product: Arr = np.einsum(f"{''.join(xs)},{''.join(ys)}->{''.join(out)}", x, y)
+    return product
 
 
 def sort(keys: Arr, *payload: Arr, axis: int, descending: bool) -> tuple[Arr, ...]:
