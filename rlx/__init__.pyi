@@ -20,6 +20,20 @@ from rlx.runtime.execute import explain as explain
 from rlx.runtime.info import __array_namespace_info__ as __array_namespace_info__
 from rlx.runtime.inspect import explain_recompile as explain_recompile
 from rlx.runtime.inspect import no_compile as no_compile
+from rlx.transform.batch import vmap as vmap
+from rlx.transform.custom import checkpoint as checkpoint
+from rlx.transform.custom import custom_gradient as custom_gradient
+from rlx.transform.derive import grad as grad
+from rlx.transform.derive import jvp as jvp
+from rlx.transform.derive import linearize as linearize
+from rlx.transform.derive import value_and_grad as value_and_grad
+from rlx.transform.derive import vjp as vjp
+from rlx.transform.implicit import custom_linear_solve as custom_linear_solve
+from rlx.transform.implicit import custom_root as custom_root
+from rlx.transform.implicit import fixed_point as fixed_point
+from rlx.transform.jacobians import hessian as hessian
+from rlx.transform.jacobians import hvp as hvp
+from rlx.transform.jacobians import jacobian as jacobian
 
 __array_api_version__: Final[str]
 __version__: Final[str]

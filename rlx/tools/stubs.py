@@ -40,9 +40,9 @@ def target() -> Path:
 def text() -> str:
     """The stub file."""
     functions, values, imports = [], [], []
-    for name in sorted(n for n in vars(rlx) if not n.startswith("_") or n in ("__version__", "__array_api_version__")):
-        value = getattr(rlx, name)
-        if inspect.ismodule(value) or name in ("Array", "DType"):
+    for name in dir(rlx):  # what is imported when it is first named is there too
+        value = getattr(rlx, name, rlx)
+        if inspect.ismodule(value) or name in ("Array", "DType", "__array_namespace_info__"):
             continue
         if isinstance(value, DType):
             values.append(f"{name}: Final[DType]")
