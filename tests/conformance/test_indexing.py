@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rlx
 from rlx.core.errors import IndexOutOfBounds, RlxError
+from rlx.ops.index import gather, scatter
 
 Draw = Callable[[Any], Any]
 RUN = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -153,9 +154,18 @@ def test_a_pending_index_out_of_bounds_raises_eager() -> None:
         x[i + 1] = 2.0
 
 
-def test_a_traced_index_out_of_bounds_reads_the_last_and_writes_nothing() -> None:
-    x = rlx.asarray(np.arange(4.0))
-    f = rlx.jit(lambda a, i: (a[i], a.at[i].set(9.0)))
-    got, new = f(x, np.array([0, 99]))
-    assert np.array_equal(np.asarray(got), [0.0, 3.0])
-    assert np.array_equal(np.asarray(new), [9.0, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("f", [lambda a, i: a[i], lambda a, i: a.at[i].set(9.0)], ids=["reading", "writing"])
+def test_an_index_out_of_bounds_in_a_compiled_function_raises(f: Any) -> None:
+    x, g = rlx.asarray(np.arange(4.0)), rlx.jit(f)
+    assert np.asarray(g(x, np.array([0, -1]))).shape in ((2,), (4,))
+    with pytest.raises(IndexOutOfBounds) as e:
+        rlx.eval(g(x, np.array([0, 99])))
+    assert e.value.why and e.value.do
+
+
+def test_the_primitives_clamp_and_drop() -> None:
+    """Below the checks of indexing no access leaves its buffer."""
+    x, i = rlx.asarray(np.arange(4.0)), rlx.asarray(np.array([0, 99, -7]))
+    new = rlx.asarray(np.array([9.0, 8.0, 7.0]))
+    assert np.asarray(gather(x, i)).tolist() == [0.0, 3.0, 0.0]
+    assert np.asarray(scatter(x, new, (i,), "set")).tolist() == [9.0, 1.0, 2.0, 3.0]
