@@ -26,7 +26,10 @@ class Gap:
                 and self.dtype in ("*", dtype.short))
 
 
-GAPS: tuple[Gap, ...] = ()
+GAPS: tuple[Gap, ...] = (
+    Gap("splat.spherical_harmonics", "opengl", "*", "one expression of 17 buffers; OpenGL drivers bind 16",
+        refused=False),
+)
 
 
 def known(op: str, device: str, dtype: DType) -> Gap | None:

@@ -21,6 +21,8 @@ _BACKENDS = ("Vulkan", "Metal", "D3D12", "OpenGL")
 _LIMITS = ("max-storage-buffers-per-shader-stage", "max-storage-buffer-binding-size", "max-buffer-size",
            "max-compute-workgroup-storage-size", "max-compute-invocations-per-workgroup",
            "max-compute-workgroup-size-x")
+#: Buffers that schedules add to what a fused kernel reads and writes (partial results).
+_SCRATCH = 2
 INSTALL = ("pip install wgpu, and a Vulkan driver "
            "(on Debian without a GPU: apt-get install mesa-vulkan-drivers libvulkan1)")
 
@@ -83,7 +85,7 @@ def read_caps(name: str, adapter: Any, device: Any, fused: bool) -> Caps:
         max_workgroup=min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]),
         shared_bytes=limits["max-compute-workgroup-storage-size"],
         max_binding_bytes=limits["max-storage-buffer-binding-size"],
-        max_buffers=limits["max-storage-buffers-per-shader-stage"],
+        max_buffers=limits["max-storage-buffers-per-shader-stage"] - _SCRATCH,
         features=atomics | ({"fma"} if fused else set()))
 
 

@@ -119,6 +119,9 @@ def _resize(c: Context, x: Expr, part: DType) -> Expr:
     if x.dtype == int32 and part.bits == 64:
         wide_ = c.call(_widen(), (x,))
         return wide_ if part == int64 else expr("bitcast", (wide_,), part)
+    if x.dtype == uint32 and part == int64:
+        # The direct conversion extends the sign in naga's output.
+        return expr("bitcast", (expr("cast", (x,), uint64),), int64)
     return expr("cast", (x,), part)
 
 

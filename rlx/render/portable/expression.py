@@ -189,6 +189,9 @@ class Rewriter:
         return table[name]()
 
     def _float(self, name: str, dtype: DType, *args: Expr) -> Expr:
+        if name in ("eq", "ne") and args[0] == args[1]:
+            nan = expr("isnan", args[:1], bool_)
+            return nan if name == "ne" else expr("not", (nan,), bool_)
         if name in _COMPARE or name == "isnan":
             return expr(name, args, bool_)
         exact = name in ("neg", "abs", "floor", "ceil", "trunc", "round", "min", "max", "sign", "copysign")

@@ -1,8 +1,8 @@
 """Keeps drivers from "simplifying" floating-point arithmetic, which WGSL has no word to forbid.
 
 A driver that rewrites ``(a + b) - a`` to ``b``, ``x - x`` to 0 or ``x * 0`` to 0 breaks compensated sums, rounding by
-addition, and NaN tests. Where an operation has such a shape, an operand is passed through integer bits that are
-exclusive-ored with a zero the driver cannot know (``rlx_zero``).
+addition, and NaN tests; one that makes ``x > b ? b : x`` a minimum loses NaN. Where an operation has such a shape, an
+operand is passed through integer bits that are exclusive-ored with a zero the driver cannot know (``rlx_zero``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ class Guard:
 
     def needed(self, e: Expr) -> tuple[bool, ...]:
         """For each argument of a float operation, whether it must be opaque."""
+        if e.op == "select" and e.dtype.is_float:
+            return False, self._extreme(*map(self._behind, e.args)), False
         if len(e.args) != 2 or not e.args[0].dtype.is_float:
             return (False,) * len(e.args)
         x, y = (self._plain(a) for a in e.args)
@@ -29,6 +31,16 @@ class Guard:
         if e.op in ("add", "sub", "lt", "le", "gt", "ge", "eq", "ne"):
             return self._cancels(x, y), self._cancels(y, x) or (x.op == y.op == "mul" and self._share(x, y))
         return False, False
+
+    def _extreme(self, c: Expr, a: Expr, b: Expr) -> bool:
+        """Whether a select is a minimum or maximum to a driver, whose own loses NaN."""
+        return c.op in ("lt", "le", "gt", "ge") and {self._behind(x) for x in c.args} == {a, b}
+
+    def _behind(self, e: Expr) -> Expr:
+        """The expression behind a name."""
+        while e.op == "var" and e.value in self.lets:
+            e = self.lets[e.value]
+        return e
 
     def _cancels(self, x: Expr, y: Expr) -> bool:
         """Whether ``x`` is a sum with ``y``, or with a term of ``y``, in it: the shape of a cancellation."""
