@@ -1,4 +1,4 @@
-"""One GPU: rlx against CuPy, PyTorch and JAX. ``python -m bench.gpu_suite [FOLDER]`` writes ``gpu.json`` and ``gpu.md``.
+"""One GPU: rlx against CuPy, PyTorch and JAX. ``python -m bench.gpu_suite [FOLDER]`` writes gpu.json and gpu.md.
 
 Bytes are those that the work must move; ``share`` is their rate over the measured rate of a large copy.
 """

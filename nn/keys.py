@@ -69,7 +69,7 @@ def _threefry(key: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
 
 def initial(rng: np.random.Generator | int, shape: Sequence[int], bound: float, *, normal: bool = False,
             dtype: Any = None, device: str | None = None) -> Array:
-    """Initial weights: uniform in ``[-bound, bound)``, or normal with that deviation. float32 unless ``dtype`` is given.
+    """Initial weights: uniform in ``[-bound, bound)``, or normal with that deviation; float32 without ``dtype``.
 
     A generator gives new numbers at each call; a seed gives the same again.
     """

@@ -217,12 +217,16 @@ class Attention(Module):
                              do="pass another number of heads")
         rng = _generator(rng)
         parts = [Linear.create(size, size, rng=rng, bias=bias, dtype=dtype, device=device) for _ in range(4)]
-        return cls(*parts, heads, causal)
+        query, key, value, out = parts
+        return cls(query, key, value, out, heads, causal)
 
     def __call__(self, x: Array, *, mask: Array | None = None, key: Array | None = None) -> Array:
         """``mask``: (N, S) boolean, true at the tokens that may be looked at."""
         n, s, _ = x.shape
-        split = lambda y: rlx.permute_dims(rlx.reshape(y, (n, s, self.heads, -1)), (0, 2, 1, 3))
+
+        def split(y: Array) -> Array:
+            return rlx.permute_dims(rlx.reshape(y, (n, s, self.heads, -1)), (0, 2, 1, 3))
+
         look = None if mask is None else rlx.reshape(mask, (n, 1, 1, s))
         heads = [split(layer(x)) for layer in (self.query, self.key, self.value)]
         seen = attention(*heads, look, causal=self.causal)

@@ -1,4 +1,4 @@
-"""Optimizers as pure functions on pytrees: ``init(params) -> state``, ``update(grads, state, params) -> (params, state)``.
+"""Optimizers as pure functions on pytrees: ``init(params) -> state``, ``update(grads, state, params)`` -> both, new.
 
 All of it is array programs, so a step compiles into the same program as the loss and its gradient, and loops stay on
 the device. A rate is a number or a schedule, a function of the step (an int32 array that counts from 0).
@@ -42,15 +42,16 @@ class Optimizer(ABC):
         """How many moments are kept for each parameter."""
 
     @abstractmethod
-    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array, tuple[Array, ...]]:
+    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array,
+                                                                                                  tuple[Array, ...]]:
         """The change of one parameter for a rate of 1, and its new moments. ``step`` counts from 1."""
 
     def init(self, params: Any) -> OptimState:
         """The state before the first step."""
         leaves, structure = flatten(params)
         device = leaves[0].device if leaves else None
-        zeros = lambda: unflatten(structure, [rlx.zeros_like(x) for x in leaves])
-        return OptimState(rlx.zeros((), dtype=rlx.int32, device=device), tuple([zeros() for _ in range(self.kept)]))
+        kept = [unflatten(structure, [rlx.zeros_like(x) for x in leaves]) for _ in range(self.kept)]
+        return OptimState(rlx.zeros((), dtype=rlx.int32, device=device), tuple(kept))
 
     def update(self, grads: Any, state: OptimState, params: Any) -> tuple[Any, OptimState]:
         """One step.
@@ -99,7 +100,8 @@ class SGD(Optimizer):
         """One with momentum."""
         return 1 if self.momentum else 0
 
-    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array, tuple[Array, ...]]:
+    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array,
+                                                                                                  tuple[Array, ...]]:
         """See the class."""
         g = grad + self.weight_decay * param if self.weight_decay else grad
         if not self.momentum:
@@ -128,7 +130,8 @@ class Adam(Optimizer):
         """Two."""
         return 2
 
-    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array, tuple[Array, ...]]:
+    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array,
+                                                                                                  tuple[Array, ...]]:
         """See the class."""
         g = grad + self.weight_decay * param if self.weight_decay else grad
         return self._scaled(g, moments, step)
@@ -151,7 +154,8 @@ class AdamW(Adam):
 
     weight_decay: float = 1e-2
 
-    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array, tuple[Array, ...]]:
+    def change(self, grad: Array, param: Array, moments: tuple[Array, ...], step: Array) -> tuple[Array,
+                                                                                                  tuple[Array, ...]]:
         """Adam's change plus ``weight_decay`` times the parameter."""
         delta, later = self._scaled(grad, moments, step)
         return delta + self.weight_decay * param, later
@@ -159,7 +163,8 @@ class AdamW(Adam):
 
 def _within(name: str, x: float) -> None:
     if not 0 <= x < 1:
-        raise ValueIssue(f"{name}={x}", why="a running mean weighs the past by 0 to less than 1", do="pass such a number")
+        raise ValueIssue(f"{name}={x}", why="a running mean weighs the past by 0 to less than 1",
+                         do="pass such a number")
 
 
 def global_norm(tree: Any) -> Array:
@@ -221,5 +226,6 @@ def exponential(rate: float, factor: float, every: int) -> Schedule:
 
 def _steps(steps: int, warmup: int) -> None:
     if not 0 <= warmup < steps:
-        raise ValueIssue(f"a schedule of {steps} steps, {warmup} of them warming up", why="warming up ends before the schedule",
+        raise ValueIssue(f"a schedule of {steps} steps, {warmup} of them warming up",
+                         why="warming up ends before the schedule",
                          do="pass more steps")

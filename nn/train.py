@@ -40,10 +40,10 @@ def step_of(loss: Loss, optimizer: Optimizer) -> Callable[..., tuple[TrainState,
 
 
 def trainer(loss: Loss, optimizer: Optimizer) -> Callable[..., tuple[TrainState, Array]]:
-    """A compiled function ``(state, data, order, key=None) -> (state, losses)`` that runs a step for each row of ``order``.
+    """A compiled function ``(state, data, order, key=None) -> (state, losses)`` with a step for each row of ``order``.
 
-    Shapes: every array of the tuple ``data`` (N, ...), order (steps, batch) row numbers below N, losses (steps,). The loop
-    is part of the program: batches are gathered, and nothing returns to the host, until all steps are done. With a key,
+    Shapes: every array of the tuple ``data`` (N, ...), order (steps, batch) row numbers below N, losses (steps,). The
+    loop is part of the program: batches are gathered, and nothing returns to the host, until all steps are done. With a key,
     the loss gets one of its own at each step.
 
     >>> import numpy as np, rlx
@@ -57,7 +57,8 @@ def trainer(loss: Loss, optimizer: Optimizer) -> Callable[..., tuple[TrainState,
     """
     step = step_of(loss, optimizer)
 
-    def run(state: TrainState, data: tuple[Array, ...], order: Array, key: Array | None = None) -> tuple[TrainState, Array]:
+    def run(state: TrainState, data: tuple[Array, ...], order: Array, key: Array | None = None) -> tuple[TrainState,
+                                                                                                         Array]:
         _check(data, order)
 
         def body(carry: TrainState, x: tuple[Array, Array]) -> tuple[TrainState, Array]:
@@ -74,7 +75,8 @@ def trainer(loss: Loss, optimizer: Optimizer) -> Callable[..., tuple[TrainState,
 def _check(data: tuple[Array, ...], order: Array) -> None:
     sizes = {d.shape[0] for d in data}
     if len(sizes) != 1 or order.ndim != 2 or not order.dtype.is_integer:
-        raise ShapeError(f"training on arrays of {sorted(map(str, sizes))} rows in the order {order.dtype.name}{list(order.shape)}",
+        kind = f"{order.dtype.name}{list(order.shape)}"
+        raise ShapeError(f"training on arrays of {sorted(map(str, sizes))} rows in the order {kind}",
                          why="data have one leading size, and the order is (steps, batch) integers",
                          do="make the order with rlx.nn.batches")
 

@@ -69,7 +69,7 @@ def _(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False, scale: 
 @attention.samples
 def _() -> list[Sample]:
     rng = np.random.default_rng(0)
-    draw = lambda *s: rng.standard_normal(s)
+    draw: Any = lambda *s: rng.standard_normal(s)
     q, k, v = draw(2, 3, 4), draw(2, 5, 4), draw(2, 5, 3)
     look = np.array([True, True, False, True, False])
     nowhere = np.array([[True] * 5, [False] * 5, [True] * 5])

@@ -34,7 +34,7 @@ def _columns(x: Array, filters: tuple[int, ...], stride: Pair, padding: tuple[Pa
              groups: int) -> tuple[Array, tuple[int, int, int]]:
     """What each filter sees, (G, C / G * K * L, N * H' * W'), and N, H', W'.
 
-    Convolution is then one matrix product a group, with the places of all pictures as columns: the form devices do best.
+    Convolution is then one matrix product a group, the places of all pictures as columns: the form devices do best.
     """
     x = pad_with(x, (0, 0, padding[0][0], padding[1][0]), (0, 0, padding[0][1], padding[1][1]), 0)
     seen = windows(x, (2, 3), filters[2:], stride, dilation)  # (N, C, H', W', K, L)
@@ -132,7 +132,8 @@ def room(size: tuple[int, ...], window: tuple[int, ...], margin: tuple[Pair, Pai
     """Raise when a window does not fit the padded picture."""
     for n, k, (low, high), d in zip(size, window, margin, dilation, strict=True):
         if (k - 1) * d + 1 > n + low + high:
-            raise ShapeError(f"windows {window} on pictures {size}", why=f"{n + low + high} padded elements are fewer than "
+            raise ShapeError(f"windows {window} on pictures {size}",
+                             why=f"{n + low + high} padded elements are fewer than "
                              f"the {(k - 1) * d + 1} that a window spans", do="pad more, or take a smaller window")
 
 

@@ -169,7 +169,8 @@ def test_equal_largest_elements_share_the_gradient():
 
 
 def net():
-    return nn.Sequential.of(nn.Linear.create(4, 3, rng=0), nn.relu, nn.Flatten(), nn.Linear.create(3, 2, rng=1, bias=False))
+    return nn.Sequential.of(nn.Linear.create(4, 3, rng=0), nn.relu, nn.Flatten(),
+                            nn.Linear.create(3, 2, rng=1, bias=False))
 
 
 def test_modules_are_trees_with_named_arrays():
