@@ -43,8 +43,8 @@ def trainer(loss: Loss, optimizer: Optimizer) -> Callable[..., tuple[TrainState,
     """A compiled function ``(state, data, order, key=None) -> (state, losses)`` with a step for each row of ``order``.
 
     Shapes: every array of the tuple ``data`` (N, ...), order (steps, batch) row numbers below N, losses (steps,). The
-    loop is part of the program: batches are gathered, and nothing returns to the host, until all steps are done. With a key,
-    the loss gets one of its own at each step.
+    loop is part of the program: batches are gathered, and nothing returns to the host, until all steps are done. With
+    a key, the loss gets one of its own at each step.
 
     >>> import numpy as np, rlx
     >>> from rlx import nn

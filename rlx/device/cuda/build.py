@@ -48,7 +48,7 @@ def _compile(source: str, options: tuple[str, ...]) -> bytes:
             raise CompileError("NVRTC does not take a program's text", why=_log(program),
                                do="report this as a bug, with the text (RLX_DUMP=directory)")
         _, size = n.nvrtcGetCUBINSize(program)
-        code = b" " * size
+        code: bytes = b" " * size
         (error,) = n.nvrtcGetCUBIN(program, code)
         if error:
             raise CompileError("NVRTC gave no machine code", why=error.name, do="reinstall the CUDA packages")
@@ -60,6 +60,6 @@ def _compile(source: str, options: tuple[str, ...]) -> bytes:
 def _log(program: Any) -> str:
     n = _nvrtc()
     _, size = n.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log: bytes = b" " * size
     n.nvrtcGetProgramLog(program, log)
     return log.rstrip(b"\0 ").decode(errors="replace")
