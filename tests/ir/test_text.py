@@ -21,6 +21,7 @@ from rlx.ir import loop as L
 from rlx.ir.graph import Graph, Node, Type, Value, graph_scope, node, parameter, postorder
 from rlx.ir.prim import COLLECTIVE, POINTWISE, PRIMITIVES
 from rlx.ir.text import parse_graph, parse_kernel, parse_program, print_graph, print_kernel, print_program
+from rlx.ir.text.loop_parse import STATEMENTS
 from rlx.ir.text.types import type_text
 from tests.ir import programs
 from tests.ir.programs import PROGRAMS, lowered
@@ -323,8 +324,7 @@ def test_graph_errors(text: str, line: int, column: int, expected: str) -> None:
     ("let t = cast(1)", 11, "cast<dtype>(...)"),
     ("let t = 1 < 2 < 3", 17, "parentheses around one of two comparisons"),
     ("let t = ", 3, "an expression"),
-    ("goto x", 3, "one of for, let, var, set, combine, array, contract, store, atomic, if, while, "
-     "barrier"),
+    ("goto x", 3, f"one of {', '.join(STATEMENTS)}"),
     ("contract c 2 by 2 = b[0] stride 1 1 times b[0] depth 3", 12, "a buffer of the kernel"),
     ("for i in range(0 9) serial {}", 20, "','"),
 ])
