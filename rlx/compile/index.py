@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from rlx.core.dtype import DType, int64
 from rlx.core.shape import strides
@@ -128,6 +129,11 @@ class Indexer:
         return L.mod(reduced, n)
 
     def _quotient(self, a: Expr, n: int) -> Expr:
+        """``a // n``; ``(t*64 + o) // 768`` -> ``t // 12`` for o in [0, 64)."""
+        terms, c = self.terms(a)
+        for g in sorted({gcd(v, n) for v in terms.values()} - {1}, reverse=True):
+            if self._within({k: v for k, v in terms.items() if v % g}, c % g, g):
+                return self.div(self.build({k: v // g for k, v in terms.items() if v % g == 0}, c // g), n // g)
         if a.op == "floordiv" and a.args[1].op == "const":
             return L.div(a.args[0], int(a.args[1].value) * n)
         return L.div(a, n)

@@ -258,6 +258,8 @@ class Nest:
         if span % size:
             stop = L.expr("min", (stop, ix.const(span)), ix.dtype)
         head = tuple(map(em.let, ix.split(ix.div(g, per), fixed))) if fixed else ()
+        # With the ranges of the names known, a reshape of the result meets the index again.
+        ix.extent.update({str(h.value): n for h, n in zip(head, fixed, strict=True) if h.op == "var"})
         t = ix.var("t", span)
         vector = plain and lead == len(loops)
         em.open("t")

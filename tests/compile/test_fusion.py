@@ -68,7 +68,7 @@ def loads(k: L.Kernel, name: str) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("shape", [(4, 300), (1000, 1000), (3, 5, 7)])
+@pytest.mark.parametrize("shape", [(4, 300), (1000, 1000), (3, 5, 7), (3, 12, 64, 64), (3, 12, 160, 160)])
 def test_softmax_is_one_kernel(shape: tuple[int, ...]) -> None:
     p = program(softmax, f64(*shape))
     assert len(p.steps) == 1 and len(launches(p.steps)) == 1

@@ -58,6 +58,14 @@ def test_a_division_and_its_remainder_join() -> None:
     assert has_division(ix.add(ix.scale(q, 5), r))
 
 
+def test_a_part_below_the_common_divisor_does_not_hinder() -> None:
+    ix = Indexer()
+    t, o = ix.var("t", 36), ix.var("o", 64)
+    position = ix.add(ix.scale(t, 64), o)
+    assert ix.div(position, 768) == ix.div(t, 12)
+    assert ix.split(position, (3, 12, 64)) == (*ix.split(t, (3, 12)), o)
+
+
 def test_loops_of_one_step_are_constants() -> None:
     ix = Indexer()
     assert ix.var("a", 1) == ix.const(0) and "a" not in ix.extent
