@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -205,7 +206,8 @@ def test_broken_structure() -> None:
     zero = parameter(f64(3), 0)
     refused(verify_hir, Graph((zero,), (zero,)), "a parameter has a level of at least 1")
     wrong = made("neg", (x,), (f64(3),), attrs=(("odd", 1),))
-    wrong.outs = (Value(x.node, 0),)
+    foreign = Value(x.node, 0)
+    wrong._outs = (weakref.ref(foreign),)
     refused(verify_hir, Graph((x,), (Value(wrong, 0),)), "output 0 belongs to another node")
     refused(verify_hir, Graph((x,), made("neg", (Value(x.node, 1),), (f64(3),)).outs),
             "an argument is no output of a node")
