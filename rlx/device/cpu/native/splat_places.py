@@ -1,4 +1,4 @@
-"""Claim: the backward pass of compositing, a tile a task, with a vector of partial sums for each Gaussian of a batch."""
+"""Claim: the backward pass of compositing, a tile a task, with a vector of sums for each Gaussian of a batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def lower(native: Native) -> tuple[str, str]:
 def _driver(name: str, f: splats.Frame, places: int) -> str:
     """Zeros for the places that no pixel reaches, then the tiles."""
     e = Emit(name)
-    e.call("llvm.memset.p0.i64", [("ptr", e.buffer(8)), ("i8", 0), ("i64", 4 * places * (GEOMETRY + f.channels)), ("i1", 0)])
+    e.call(
+        "llvm.memset.p0.i64",
+        [("ptr", e.buffer(8)), ("i8", 0), ("i64", 4 * places * (GEOMETRY + f.channels)), ("i1", 0)],
+    )
     e.call("rlx_parallel_for", [("ptr", f"@{name}.tile"), ("ptr", "%bufs"), ("i64", f.tiles)])
     return e.text()
 

@@ -88,7 +88,11 @@ def _write(e: Emit, data: splats.Inputs, rows: _Rows) -> None:
             covered = e.let(f"fsub float 1.0, {rest}")
             e.do(f"store float {covered}, ptr {e.at(alpha, 'float', (pixel, 1))}")
             for c in range(f.channels):
-                place = e.at(image, "float", (pixel, f.channels), (1, c)) if c else e.at(image, "float", (pixel, f.channels))
+                place = (
+                    e.at(image, "float", (pixel, f.channels), (1, c))
+                    if c
+                    else e.at(image, "float", (pixel, f.channels))
+                )
                 e.do(f"store float {_lane(e, rows, 2 + c, r, x)}, ptr {place}")
 
 
