@@ -10,6 +10,8 @@
 """
 
 from rlx.nn.activations import elu, gelu, leaky_relu, log_softmax, relu, sigmoid, silu, softplus
+from rlx.nn.bert import Bert, BertConfig, BertLayer, mean_pool
+from rlx.nn.files import load, save
 from rlx.nn.keys import fold_in, initial, key, uniform
 from rlx.nn.layers import (
     Attention,
@@ -39,16 +41,19 @@ from rlx.nn.optim import (
     global_norm,
     linear,
 )
+from rlx.nn.sentences import SentenceEncoder
 from rlx.nn.train import TrainState, batches, start, step_of, trainer
 
 __all__ = [
     "Module", "Sequential", "Activation", "static", "named", "with_named", "parameters",
-    "Linear", "Embedding", "LayerNorm", "RMSNorm", "Dropout", "Flatten", "Conv2d", "MaxPool2d", "AvgPool2d", "Attention",
+    "Linear", "Embedding", "LayerNorm", "RMSNorm", "Dropout", "Flatten", "Conv2d", "MaxPool2d", "AvgPool2d",
+    "Attention",
     "attention", "avg_pool2d", "conv2d", "layer_norm", "max_pool2d", "rms_norm",
     "elu", "gelu", "leaky_relu", "log_softmax", "relu", "sigmoid", "silu", "softplus",
     "accuracy", "binary_cross_entropy", "cross_entropy", "huber", "mae", "mse",
     "Optimizer", "OptimState", "SGD", "Adam", "AdamW", "clip_by_norm", "global_norm",
     "constant", "cosine", "exponential", "linear",
     "TrainState", "batches", "start", "step_of", "trainer",
+    "Bert", "BertConfig", "BertLayer", "SentenceEncoder", "mean_pool", "load", "save",
     "fold_in", "initial", "key", "uniform",
 ]

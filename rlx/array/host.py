@@ -22,4 +22,5 @@ def from_host(raw: np.ndarray, dtype: dt.DType) -> np.ndarray:
     """The inverse of :func:`to_host`; bfloat16 comes back as float32 (NumPy has no such type)."""
     if dtype is not dt.bfloat16:
         return raw
-    return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    # asarray: NumPy's operators give a scalar for an array without axes.
+    return np.asarray(raw.astype(np.uint32) << np.uint32(16)).view(np.float32)

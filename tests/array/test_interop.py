@@ -68,6 +68,11 @@ def test_dlpack_of_a_view_that_is_not_contiguous():
         rlx.from_dlpack(host, copy=False)
 
 
+def test_a_bfloat16_number_without_axes_is_a_numpy_array():
+    x = np.asarray(rlx.asarray([1.5, 2.5], dtype=rlx.bfloat16)[1])
+    assert isinstance(x, np.ndarray) and x.shape == () and x == 2.5
+
+
 def test_dlpack_of_bfloat16():
     x = rlx.asarray([1.5, -2.0, 0.125], dtype=rlx.bfloat16)
     back = rlx.from_dlpack(x)
