@@ -9,6 +9,7 @@ from rlx.ops import (
     einsum,
     elementwise,
     extra,
+    fft,
     index,
     io,
     linear,
@@ -20,12 +21,13 @@ from rlx.ops import (
     searching,
     sets,
     statistics,
+    threefry,
 )
 
 from rlx.ops import aliases  # isort: skip  (names of what the others define)
 
 __all__ = [
-    "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "index",
-    "io", "linear",
-    "manipulate", "movement", "numeric", "padding", "reduce", "searching", "sets", "statistics",
+    "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "fft",
+    "index", "io", "linear", "manipulate", "movement", "numeric", "padding", "reduce", "searching", "sets",
+    "statistics", "threefry",
 ]
