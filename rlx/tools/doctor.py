@@ -11,7 +11,8 @@ from rlx import device as devices
 from rlx.core.caps import Caps
 from rlx.core.errors import RlxError
 
-PACKAGES = ("numpy", "scipy", "scipy-openblas64", "llvmlite", "numba", "pyopencl", "wgpu", "cuda-bindings", "cupy-cuda13x")
+PACKAGES = ("numpy", "scipy", "scipy-openblas64", "llvmlite", "numba", "pyopencl", "wgpu", "cuda-bindings",
+            "cupy-cuda13x")
 
 
 def main(argv: Sequence[str]) -> int:
