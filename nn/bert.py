@@ -38,8 +38,9 @@ class BertConfig:
         """From a ``config.json``; a FormatError where it asks for what this encoder is not."""
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
-            made = cls(*[_whole(found[k]) for k in _SIZES], float(found["layer_norm_eps"]),
-                       float(found.get("hidden_dropout_prob", 0)))
+            values: list[Any] = [_whole(found[k]) for k in _SIZES]
+            values += [float(found["layer_norm_eps"]), float(found.get("hidden_dropout_prob", 0))]
+            made = cls(*values)
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise FormatError(f"{str(path)!r} is not the configuration of a BERT encoder",
                               why=f"{type(e).__name__}: {e}", do="pass the config.json beside the weights") from None
@@ -100,12 +101,12 @@ class Bert(Module):
         rng = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
         where: Any = {"dtype": dtype, "device": device}
         d = config.size
-        norm = lambda: LayerNorm.create(d, eps=config.eps, **where)
+        norm: Any = lambda: LayerNorm.create(d, eps=config.eps, **where)
         layers = [BertLayer(Attention.create(d, config.heads, rng=rng, **where), norm(),
                             Linear.create(d, config.inner, rng=rng, **where),
                             Linear.create(config.inner, d, rng=rng, **where), norm(), config.dropout)
                   for _ in range(config.layers)]
-        table = lambda n: Embedding.create(n, d, rng=rng, **where)
+        table: Any = lambda n: Embedding.create(n, d, rng=rng, **where)
         return cls(table(config.vocabulary), table(config.positions), table(config.kinds), norm(), tuple(layers),
                    config.dropout)
 
@@ -171,8 +172,8 @@ class _Taker:
 
 def _layer(take: _Taker, at: str, config: BertConfig) -> BertLayer:
     d = config.size
-    own = [take.linear(f"{at}attention.self.{part}", d, d) for part in ("query", "key", "value")]
-    attention = Attention(*own, take.linear(f"{at}attention.output.dense", d, d), config.heads)
+    query, key, value = (take.linear(f"{at}attention.self.{part}", d, d) for part in ("query", "key", "value"))
+    attention = Attention(query, key, value, take.linear(f"{at}attention.output.dense", d, d), config.heads)
     return BertLayer(attention, take.norm(f"{at}attention.output.LayerNorm", d, config.eps),
                      take.linear(f"{at}intermediate.dense", d, config.inner),
                      take.linear(f"{at}output.dense", config.inner, d),
