@@ -1,0 +1,136 @@
+"""Learn handwritten digits: ``python examples/train_mnist.py [--model cnn] [--device cpu]``.
+
+The digits are scikit-learn's (1,797 pictures of 8x8, from the UCI repository) where it is installed, else drawn here:
+seven-segment figures, moved about, with noise. ``--mnist FILE`` reads ``mnist.npz`` (x_train, y_train, x_test, y_test).
+An epoch is one compiled program: the batches, the loss, its gradient and Adam never leave the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import rlx
+from rlx import nn
+
+#: Strokes of each figure: top, upper left, upper right, middle, lower left, lower right, bottom.
+SEGMENTS = ("1110111", "0010010", "1011101", "1011011", "0111010",
+            "1101011", "1101111", "1010010", "1111111", "1111011")
+
+
+class Digits(NamedTuple):
+    """Pictures (N, 1, H, W) in [0, 1] and their figures (N,), to learn from and to test with."""
+
+    x: np.ndarray
+    y: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    source: str
+
+
+def split(x: Any, y: Any, source: str, seed: int = 0) -> Digits:
+    """A fifth of the pictures, chosen at random, are for the test."""
+    order = np.random.default_rng(seed).permutation(len(x))
+    x, y = np.asarray(x, np.float32)[order, None], np.asarray(y, np.int32)[order]
+    n = len(x) - len(x) // 5
+    return Digits(x[:n], y[:n], x[n:], y[n:], source)
+
+
+def procedural(count: int = 3000, seed: int = 0) -> Digits:
+    """Seven-segment figures of 12x12, each moved by up to a pixel, with noise."""
+    rng = np.random.default_rng(seed)
+    shapes = np.zeros((10, 12, 12), np.float32)
+    places = ((slice(2, 3), slice(4, 8)), (slice(2, 6), slice(4, 5)), (slice(2, 6), slice(7, 8)),
+              (slice(5, 6), slice(4, 8)), (slice(5, 10), slice(4, 5)), (slice(5, 10), slice(7, 8)), (slice(9, 10), slice(4, 8)))
+    for shape, on in zip(shapes, SEGMENTS, strict=True):
+        for place, lit in zip(places, on, strict=True):
+            shape[place] = np.maximum(shape[place], float(lit))
+    y = rng.integers(0, 10, count)
+    moved = [np.roll(shapes[c], rng.integers(-1, 2, 2), (0, 1)) for c in y]
+    return split(np.clip(moved + rng.normal(0, 0.25, (count, 12, 12)), 0, 1), y, "figures drawn here")
+
+
+def digits(mnist: Path | None = None) -> Digits:
+    """The digits asked for, else the best at hand."""
+    if mnist is not None:
+        with np.load(mnist) as f:
+            parts = [f[k] for k in ("x_train", "y_train", "x_test", "y_test")]
+        x, xt = (np.float32(p / 255)[:, None] for p in parts[::2])
+        return Digits(x, np.int32(parts[1]), xt, np.int32(parts[3]), str(mnist))
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        return procedural()
+    found = load_digits()
+    return split(found.images / 16, found.target, "scikit-learn's digits")
+
+
+def mlp(side: int, rng: np.random.Generator, device: str | None) -> nn.Module:
+    """One hidden layer of 128."""
+    return nn.Sequential.of(nn.Flatten(), nn.Linear.create(side * side, 128, rng=rng, device=device), nn.relu,
+                            nn.Linear.create(128, 10, rng=rng, device=device))
+
+
+def cnn(side: int, rng: np.random.Generator, device: str | None) -> nn.Module:
+    """Two convolutions of 16 and 32 channels, each halved."""
+    return nn.Sequential.of(
+        nn.Conv2d.create(1, 16, 3, padding=1, rng=rng, device=device), nn.relu, nn.MaxPool2d(2),
+        nn.Conv2d.create(16, 32, 3, padding=1, rng=rng, device=device), nn.relu, nn.MaxPool2d(2), nn.Flatten(),
+        nn.Dropout(0.25), nn.Linear.create(32 * (side // 4) ** 2, 10, rng=rng, device=device))
+
+
+def loss(model: nn.Module, x: rlx.Array, y: rlx.Array, *, key: rlx.Array) -> rlx.Array:
+    """Cross entropy, with dropout."""
+    return nn.cross_entropy(model(x, key=key), y)
+
+
+def train(data: Digits, kind: str = "mlp", epochs: int = 15, batch: int = 32, rate: float = 2e-3, seed: int = 0,
+          device: str | None = None, report: Any = print) -> tuple[nn.Module, list[float], float]:
+    """The trained model, the mean loss of each epoch, and the share of test pictures that it gets right."""
+    rng = np.random.default_rng(seed)
+    model = {"mlp": mlp, "cnn": cnn}[kind](data.x.shape[-1], rng, device)
+    optimizer = nn.AdamW(nn.cosine(rate, epochs * (len(data.x) // batch)), weight_decay=1e-3)
+    run, right = nn.trainer(loss, optimizer), rlx.jit(lambda model, x, y: nn.accuracy(model(x), y))
+    known, unseen = ([rlx.asarray(a, device=device) for a in pair]
+                     for pair in ((data.x, data.y), (data.x_test, data.y_test)))
+    state, key, curve, share = nn.start(model, optimizer), nn.key(seed, device=device), [], 0.0
+    for epoch in range(epochs):
+        begin = perf_counter()
+        order = rlx.asarray(nn.batches(len(data.x), batch, rng=rng), device=device)
+        state, losses = run(state, tuple(known), order, nn.fold_in(key, epoch))
+        curve.append(float(losses.mean()))
+        seconds = perf_counter() - begin
+        share = float(right(state.model, *unseen))
+        report(f"epoch {epoch + 1:3d}  loss {curve[-1]:.4f}  test {share:.2%}  {order.size / seconds:9.0f} pictures/s"
+               + ("  (compiling)" if epoch == 0 else ""))
+    return state.model, curve, share
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, and save on request."""
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
+    p.add_argument("--epochs", type=int, default=15)
+    p.add_argument("--batch", type=int, default=32)
+    p.add_argument("--device")
+    p.add_argument("--mnist", type=Path, help="mnist.npz, instead of the small digits")
+    p.add_argument("-o", "--output", type=Path, help="write the weights here (.safetensors)")
+    args = p.parse_args(argv)
+    data = digits(args.mnist)
+    side = data.x.shape[-1]
+    print(f"{len(data.x)} pictures of {side}x{side} and {len(data.x_test)} for the test: {data.source}")
+    model, _, _ = train(data, args.model, args.epochs, args.batch, device=args.device)
+    if args.output is not None:
+        nn.save(args.output, model)
+        print(args.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The examples do what they say, on small inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlx import nn
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    return example("train_mnist")
+
+
+def test_drawn_digits_are_told_apart(mnist):
+    data = mnist.procedural(1200)
+    assert data.x.shape == (960, 1, 12, 12) and data.x_test.shape == (240, 1, 12, 12)
+    assert data.x.min() >= 0 and data.x.max() <= 1 and set(data.y) == set(range(10))
+    lines = []
+    _, curve, share = mnist.train(data, epochs=20, rate=1e-2, report=lines.append)
+    assert curve[-1] < 0.3 * curve[0] and share > 0.85 and len(lines) == 20
+
+
+def test_a_convolutional_network_trains_and_is_saved(mnist, tmp_path, monkeypatch, capsys):
+    x, y = mnist.procedural(80)[:2]
+    whole = np.uint8(x[:, 0] * 255)
+    np.savez(tmp_path / "mnist.npz", x_train=whole, y_train=y, x_test=whole[:16], y_test=y[:16])
+    out = tmp_path / "net.safetensors"
+    args = ["--model", "cnn", "--epochs", "1", "--mnist", str(tmp_path / "mnist.npz"), "-o", str(out)]
+    assert mnist.main(args) == 0 and "64 pictures of 12x12" in capsys.readouterr().out
+    back = nn.load(out, mnist.cnn(12, np.random.default_rng(5), None))
+    assert nn.named(back)["layers.0.weight"].shape == (16, 1, 3, 3)
+
+
+def test_the_closest_sentences_come_first():
+    class Encoder:
+        def encode(self, texts):
+            return np.array([[1, 0], [0, 1], [1, 0], [0.6, 0.8]], np.float32)
+    found = example("embed_sentences").closest(Encoder(), "q", ["a", "b", "c"], 2)
+    assert [s for _, s in found] == ["b", "c"] and found[0][0] == 1
