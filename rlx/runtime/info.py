@@ -43,9 +43,9 @@ class Info:
         letters = "".join(_KINDS[k] for k in kinds)
         return {d.name: d for d in dt.ALL if d.kind in letters and d.name not in _BEYOND and caps.stores(d)}
 
-    def devices(self) -> tuple[str, ...]:
+    def devices(self) -> list[str]:
         """The devices that can be opened here."""
-        return tuple(n for n, absent in devices.available().items() if absent is None)
+        return [n for n, absent in devices.available().items() if absent is None]
 
 
 def __array_namespace_info__() -> Info:
