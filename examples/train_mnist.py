@@ -100,11 +100,11 @@ def train(data: Digits, kind: str = "mlp", epochs: int = 15, batch: int = 32, ra
     run, right = nn.trainer(loss, optimizer), rlx.jit(lambda model, x, y: nn.accuracy(model(x), y))
     known, unseen = ([rlx.asarray(a, device=device) for a in pair]
                      for pair in ((data.x, data.y), (data.x_test, data.y_test)))
-    state, key, curve, share = nn.start(model, optimizer), nn.key(seed, device=device), [], 0.0
+    state, key, curve, share = nn.start(model, optimizer), rlx.random.key(seed, device=device), [], 0.0
     for epoch in range(epochs):
         begin = perf_counter()
         order = rlx.asarray(nn.batches(len(data.x), batch, rng=rng), device=device)
-        state, losses = run(state, tuple(known), order, nn.fold_in(key, epoch))
+        state, losses = run(state, tuple(known), order, rlx.random.fold_in(key, epoch))
         curve.append(float(losses.mean()))
         seconds = perf_counter() - begin
         share = float(right(state.model, *unseen))

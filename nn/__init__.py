@@ -12,7 +12,7 @@
 from rlx.nn.activations import elu, gelu, leaky_relu, log_softmax, relu, sigmoid, silu, softplus
 from rlx.nn.bert import Bert, BertConfig, BertLayer, mean_pool
 from rlx.nn.files import load, save
-from rlx.nn.keys import fold_in, initial, key, uniform
+from rlx.nn.initial import initial
 from rlx.nn.layers import (
     Attention,
     AvgPool2d,
@@ -55,5 +55,5 @@ __all__ = [
     "constant", "cosine", "exponential", "linear",
     "TrainState", "batches", "start", "step_of", "trainer",
     "Bert", "BertConfig", "BertLayer", "SentenceEncoder", "mean_pool", "load", "save",
-    "fold_in", "initial", "key", "uniform",
+    "initial",
 ]

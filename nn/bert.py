@@ -14,9 +14,9 @@ import rlx
 from rlx.array.array import Array
 from rlx.core.errors import FormatError, ShapeError, ValueIssue
 from rlx.nn.activations import gelu
-from rlx.nn.keys import fold_in
 from rlx.nn.layers import Attention, Dropout, Embedding, LayerNorm, Linear
 from rlx.nn.module import Module, static
+from rlx.random import fold_in
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ import numpy as np
 import rlx
 from rlx.array.array import Array
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
-from rlx.nn.keys import initial, uniform
+from rlx.nn.initial import initial
 from rlx.nn.module import Module, static
 from rlx.nn.ops import attention, avg_pool2d, conv2d, layer_norm, max_pool2d, rms_norm
 from rlx.nn.ops.conv import Pair, pair
 from rlx.ops.index import gather
 from rlx.ops.linear import dot
+from rlx.random import uniform
 
 Rng = np.random.Generator | int
 
@@ -128,7 +129,7 @@ class Dropout(Module):
         """``x`` itself without a key."""
         if key is None or self.rate == 0:
             return x
-        return rlx.where(uniform(key, x.shape) >= self.rate, x / (1 - self.rate), 0)
+        return rlx.where(uniform(key, x.shape, dtype=rlx.float32) >= self.rate, x / (1 - self.rate), 0)
 
 
 @dataclass(frozen=True)

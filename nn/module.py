@@ -119,7 +119,7 @@ class Sequential(Module):
 
     def __call__(self, x: Array, *, key: Array | None = None) -> Array:
         """Every layer in turn; each gets its own key."""
-        from rlx.nn.keys import fold_in
+        from rlx.random import fold_in
         for i, layer in enumerate(self.layers):
             x = layer(x, key=None if key is None else fold_in(key, i))
         return x

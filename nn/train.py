@@ -10,9 +10,9 @@ import numpy as np
 import rlx
 from rlx.array.array import Array
 from rlx.core.errors import ShapeError, ValueIssue
-from rlx.nn.keys import fold_in
 from rlx.nn.optim import Optimizer, OptimState
 from rlx.ops.index import gather
+from rlx.random import fold_in
 
 #: ``loss(model, *batch) -> number``, or with a key ``loss(model, *batch, key=key)``.
 Loss = Callable[..., Array]

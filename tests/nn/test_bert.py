@@ -109,7 +109,7 @@ def test_dropout_needs_a_key_and_gradients_reach_every_array():
     x, m = rlx.asarray(ids), rlx.asarray(mask)
     still = np.asarray(model(x, mask=m))
     assert np.array_equal(still, np.asarray(model(x, mask=m)))
-    assert not np.allclose(still, np.asarray(model(x, mask=m, key=nn.key(0))))
+    assert not np.allclose(still, np.asarray(model(x, mask=m, key=rlx.random.key(0))))
     target = nn.initial(7, (3, 12), 1.0)
     g = rlx.jit(rlx.grad(lambda model: nn.mse(nn.mean_pool(model(x, mask=m), m), target)))(model)
     for name, v in nn.named(g).items():

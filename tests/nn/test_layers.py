@@ -84,17 +84,17 @@ def test_norms_start_at_identity_scale():
 def test_dropout_is_off_without_a_key_and_keeps_the_mean_with_one():
     x, layer = rlx.ones((100, 100), dtype=rlx.float32), nn.Dropout(0.25)
     assert layer(x) is x
-    y = np.asarray(rlx.jit(lambda k: layer(x, key=k))(nn.key(1)))
+    y = np.asarray(rlx.jit(lambda k: layer(x, key=k))(rlx.random.key(1)))
     assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
     assert abs((y == 0).mean() - 0.25) < 0.02
-    assert (y != np.asarray(layer(x, key=nn.key(2)))).any()
+    assert (y != np.asarray(layer(x, key=rlx.random.key(2)))).any()
     with pytest.raises(ValueIssue, match="rate 1"):
         nn.Dropout(1)
 
 
 def test_layers_of_a_chain_drop_different_elements():
     x = rlx.ones((1, 400), dtype=rlx.float32)
-    both = np.asarray(nn.Sequential.of(nn.Dropout(0.5), nn.Dropout(0.5))(x, key=nn.key(0)))
+    both = np.asarray(nn.Sequential.of(nn.Dropout(0.5), nn.Dropout(0.5))(x, key=rlx.random.key(0)))
     assert abs((both == 4).mean() - 0.25) < 0.1
 
 

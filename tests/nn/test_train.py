@@ -85,14 +85,14 @@ def test_further_epochs_do_not_compile_and_learn():
 
 def test_every_step_gets_its_own_key():
     def draws(model, x, *, key):
-        return (model * 0).sum() + nn.uniform(key, (1,))[0]
+        return (model * 0).sum() + rlx.random.uniform(key, (1,), dtype=rlx.float32)[0]
     opt = nn.SGD(0.1)
     run = nn.trainer(draws, opt)
     state = nn.start(rlx.ones(2, dtype=rlx.float32), opt)
     order = nn.batches(6, 1)
-    _, a = run(state, (rlx.ones(6),), order, nn.key(0))
+    _, a = run(state, (rlx.ones(6),), order, rlx.random.key(0))
     assert len(set(a.tolist())) == 6
-    assert a.tolist() != run(state, (rlx.ones(6),), order, nn.key(1))[1].tolist()
+    assert a.tolist() != run(state, (rlx.ones(6),), order, rlx.random.key(1))[1].tolist()
 
 
 def test_a_convolutional_network_learns_where_a_dot_is():
