@@ -146,6 +146,11 @@ def sparse(copy: float, iterations: int = 200) -> None:
     np.testing.assert_allclose(np.asarray(f(A, b)), m @ np.ones(n), atol=1e-12)
     moved = m.nnz * 12 + 4 * n
     report("A @ x, Poisson 1M, f64", {"rlx": lambda: f(A, b), "cupy": lambda: B @ d}, moved + 16 * n, copy, inner=10)
+    little = poisson(100)
+    with rlx.flags(device="cuda"):
+        A_, b_ = rlx.sparse.CSR.from_scipy(little), rlx.asarray(np.ones(little.shape[0]))
+    report("cg, Poisson 10k, f64, an iteration", {
+        "rlx": lambda: rlx.sparse.cg(A_, b_, rtol=0.0, maxiter=2000)[0]}, 0, copy, 2000)
     zero = {"rtol" if "rtol" in inspect.signature(cl.cg).parameters else "tol": 0.0}
     for k in (iterations,):
         report("cg, Poisson 1M, f64, an iteration", {

@@ -21,6 +21,10 @@ class Hooks:
     upload: Callable[[np.ndarray, str, dt.DType], Any]
     #: Storage over the host's memory itself, where the device can use it.
     adopt: Callable[[np.ndarray, str, dt.DType], Any]
+    #: A value's array in a library of its device, over the same memory; or None.
+    give: Callable[[Any], Any]
+    #: (device, storage, dtype name, shape) over another library's memory on a device of that DLPack kind; or None.
+    take: Callable[[Any, tuple[int, int]], Any]
     #: The DLPack (type, index) of a device by name.
     dlpack_device: Callable[[str], tuple[int, int]]
     #: The module of public names, for a version of the standard.

@@ -75,6 +75,8 @@ def to_dlpack(x: Array, stream: Any, max_version: tuple[int, int] | None, dl_dev
                          why="it has no memory while a function is being traced", do="return it, and export the result")
     home = dlpack_device(x)
     target = tuple(dl_device) if dl_device is not None else home
+    if target == home != _CPU:
+        return _shared(x, stream, copy)
     if target not in (home, _CPU) or (home != _CPU and target != _CPU):
         raise BufferError(f"cannot export an array on {x.device} to DLPack device {target}")
     if home != _CPU and copy is False:
@@ -94,6 +96,39 @@ def to_dlpack(x: Array, stream: Any, max_version: tuple[int, int] | None, dl_dev
     return capsule
 
 
+def _shared(x: Array, stream: Any, copy: bool | None) -> Any:
+    """A capsule of memory that is not the host's, as a library of the device makes it."""
+    x._evaluate()
+    given = hooks.give(x._value)
+    if given is None:
+        raise BufferError(f"{x.device} does not share its memory; ask for the host's (dl_device=(1, 0))")
+    if copy:
+        given = given.copy()
+    capsule = given.__dlpack__(stream=stream) if stream is not None else given.__dlpack__()
+    if x.dtype == dt.bfloat16:
+        _recode(capsule, _BFLOAT)
+    return capsule
+
+
+def cuda_array_interface(x: Array) -> dict[str, Any]:
+    """``__cuda_array_interface__``: the array's memory for CuPy, Numba and PyTorch.
+
+    Raises AttributeError for an array elsewhere, as the protocol wants.
+    """
+    if not x.is_traced and dlpack_device(x)[0] == 2:
+        x._evaluate()
+        given = hooks.give(x._value)
+        if given is not None:
+            found = dict(given.__cuda_array_interface__)
+            found["owner"] = given
+            return found
+    raise AttributeError(f"an array on {x.device} has no memory of CUDA's")
+
+
+# The protocol's name is looked up on the class.
+Array.__cuda_array_interface__ = property(cuda_array_interface)  # type: ignore[attr-defined]
+
+
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """An Array over the memory of another library's array, without a copy where the devices agree.
 
@@ -107,6 +142,12 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         raise DTypeError(f"from_dlpack of a {type(x).__name__}", why="it has no __dlpack__ method",
                          do="use rlx.asarray, or pass an array of a library with DLPack")
     kind = tuple(x.__dlpack_device__())
+    if kind[0] != _CPU[0] and (device is None or tuple(hooks.dlpack_device(device)) == kind):
+        taken = hooks.take(x, kind)
+        if taken is not None:
+            name, storage, spelled, shape = taken
+            out = concrete(storage, dt.as_dtype(spelled), shape, name)
+            return out.copy() if copy else out
     capsule = _capsule(x, None if kind[0] == 1 else _CPU, copy)
     bf16 = _code(capsule) == _BFLOAT
     if bf16:

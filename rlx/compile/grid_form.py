@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rlx.compile.emit import Emitter
 from rlx.compile.index import Indexer
 from rlx.core.caps import Caps
-from rlx.core.dtype import DType, bfloat16, float16, float32
+from rlx.core.dtype import DType, bfloat16, bool_, float16, float32
 from rlx.ir import loop as L
 from rlx.ir.graph import Value
 from rlx.ir.loop import Expr, Stmt
@@ -41,8 +41,10 @@ def accumulator(v: Value) -> DType:
 class GridForm:
     """Builds the loops around a kernel's body, and its shared memory."""
 
-    def __init__(self, em: Emitter, ix: Indexer) -> None:
+    def __init__(self, em: Emitter, ix: Indexer, caps: Caps) -> None:
         self.em, self.ix = em, ix
+        #: Lanes that exchange values without shared memory; 1 where there are none.
+        self.subgroup = floor_power(caps.subgroup) if "exchange" in caps.features else 1
         self.body: tuple[Stmt, ...] = ()
         self._shared: dict[str, L.Array] = {}
 
@@ -79,6 +81,8 @@ class GridForm:
         ``width`` is a power of two; all lanes of the workgroup must come here together.
         """
         em, ix, lane = self.em, self.ix, self.lane
+        if self.subgroup > 1 and self.lanes % self.subgroup == 0:
+            return self._exchanged(x, kind, width)
         red = self.shared(f"red_{x.dtype.short}", x.dtype, self.lanes)
         em.here.append(L.Store(red, lane, x))
         self.barrier()
@@ -95,4 +99,35 @@ class GridForm:
         em.here.append(L.Let(name, L.load(red, base, x.dtype)))
         em.define(name)
         self.barrier()
+        return L.var(name, x.dtype)
+
+    def _exchanged(self, x: Expr, kind: str, width: int) -> Expr:
+        """A butterfly in each subgroup, then the subgroups' results through shared memory, in order."""
+        em, ix, lane = self.em, self.ix, self.lane
+        s = min(width, self.subgroup) // 2
+        while s >= 1:
+            name = em.name("w")
+            em.here.append(L.Exchange(name, x, s))
+            em.define(name)
+            x = self._named(L.expr(COMBINE[kind], (x, L.var(name, x.dtype)), x.dtype))
+            s //= 2
+        if width <= self.subgroup:
+            return x
+        red = self.shared(f"red_{x.dtype.short}", x.dtype, self.lanes // self.subgroup)
+        first = L.expr("eq", (ix.mod(lane, self.subgroup), ix.const(0)), bool_)
+        em.here.append(L.If(first, (L.Store(red, ix.div(lane, self.subgroup), x),)))
+        self.barrier()
+        many = width // self.subgroup
+        base = ix.scale(ix.div(lane, width), many)
+        total = L.load(red, base, x.dtype)
+        for k in range(1, many):
+            total = L.expr(COMBINE[kind], (total, L.load(red, ix.offset(base, k), x.dtype)), x.dtype)
+        total = self._named(total)
+        self.barrier()
+        return total
+
+    def _named(self, x: Expr) -> Expr:
+        name = self.em.name("w")
+        self.em.here.append(L.Let(name, x))
+        self.em.define(name)
         return L.var(name, x.dtype)

@@ -47,7 +47,7 @@ class GridSpecial(Special):
     def spread(self, span: int, body: Callable[[Expr], None], notes: str, label: str = "") -> Made:
         """A kernel of one lane for each of ``span`` positions; ``body`` emits what a position does."""
         em, ix = self.em, self.ix
-        form = GridForm(em, ix)
+        form = GridForm(em, ix, self.caps)
         lanes = lanes_of(self.caps, max(span, 1))
         groups = max(min(-(-span // lanes), MAX_GROUPS), 1)
         with form.kernel(groups, lanes) as (g, lane):

@@ -10,6 +10,7 @@ from typing import Any
 from rlx.compile import nest_tile
 from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes, stages
 from rlx.compile.grid import Grid
+from rlx.compile.grid_join import join
 from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
 from rlx.compile.inkernel import in_kernel
@@ -84,7 +85,8 @@ class _Lowering:
         steps: list[L.Step] = []
         for k, piece in enumerate(plan.pieces):
             steps.extend(self._piece(piece, scope, plan.pieces[k + 1:]))
-        return steps + self._copies(copies, scope)
+        steps += self._copies(copies, scope)
+        return join(steps, self.buffers, self.index, self.caps, self._kernel) if self.caps.schedule == "grid" else steps
 
     def _assign_outputs(self, g: Graph, scope: _Scope, targets: Sequence[str],
                         carried: dict[Value, int]) -> list[tuple[str, Value]]:

@@ -109,7 +109,7 @@ def _touched(body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
                     expr(a)
                     expr(b)
                     visit(inner)
-                case L.Let(value=e) | L.Assign(value=e):
+                case L.Let(value=e) | L.Assign(value=e) | L.Exchange(value=e):
                     expr(e)
                 case L.Register(init=e):
                     expr(e)

@@ -51,6 +51,16 @@ class Device(ABC):
     def download(self, storage: Storage, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
         """The content as an array. May be a view of the storage: do not write to it."""
 
+    def take(self, foreign: Any) -> tuple[Storage, str, tuple[int, ...]] | None:
+        """(storage, dtype name, shape) over the memory of another library's array on this device, which must not change
+        while it is in use; None where the device cannot use it.
+        """
+        return None
+
+    def give(self, storage: Storage, dtype: DType, shape: Sequence[int]) -> Any:
+        """The content as an array of a library of this device's, with ``__dlpack__``, over the same memory; or None."""
+        return None
+
     @abstractmethod
     def load(self, program: Program) -> Executable:
         """Make a loop program executable. A device that takes graphs refuses with a DeviceError."""

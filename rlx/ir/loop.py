@@ -22,6 +22,7 @@ Grammar (`*` is zero or more; every expression carries its dtype)::
              | if expr stmt* stmt*
              | loop expr stmt*                  while the expression holds (in-kernel loop with early exit)
              | contract acc a index strides b index m n depth     tile contraction, see Contract
+             | exchange name expr distance      name: the value of the lane whose number differs by xor
              | barrier
     expr    := const | name | load buffer index | prim(expr*)
 
@@ -202,11 +203,23 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """``name`` is the ``value`` of the lane whose number in the subgroup is this one's xor ``distance``.
+
+    For devices that say ``exchange`` among their features; all lanes of the subgroup arrive together.
+    """
+
+    name: str
+    value: Expr
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All lanes of the workgroup arrive, and see each other's writes to shared memory."""
 
 
-Stmt = For | Let | Register | Assign | Array | Store | Atomic | If | Loop | Contract | Barrier
+Stmt = For | Let | Register | Assign | Array | Store | Atomic | If | Loop | Contract | Exchange | Barrier
 
 
 @dataclass(frozen=True, slots=True)

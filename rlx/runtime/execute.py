@@ -192,6 +192,22 @@ def adopt(host: np.ndarray[Any, Any], device: str, dtype: dt.DType) -> Storage:
     return devices.find(device).upload(host)
 
 
+def give(v: Value) -> Any:
+    """A buffer as an array of a library of its device, over the same memory; None where there is none."""
+    target = devices.find(v.node.device or default_device())
+    return target.give(v.node.payload[v.index], v.dtype, v.shape)  # type: ignore[arg-type]
+
+
+def take(foreign: Any, kind: tuple[int, int]) -> tuple[str, Storage, str, tuple[int, ...]] | None:
+    """(device, storage, dtype name, shape) over the memory of another library's array on a device of that kind."""
+    for name in devices.names():
+        if devices.available()[name] is None and devices.find(name).dlpack == kind:
+            taken = devices.find(name).take(foreign)
+            if taken is not None:
+                return (name, *taken)
+    return None
+
+
 def dlpack_device(name: str) -> tuple[int, int]:
     """The DLPack (type, index) of a device."""
     return devices.find(name).dlpack
@@ -270,6 +286,8 @@ def install() -> None:
     hooks.upload = upload
     hooks.download = download
     hooks.adopt = adopt
+    hooks.give = give
+    hooks.take = take
     hooks.dlpack_device = dlpack_device
     hooks.namespace = namespace
     hooks.default_float = default_float

@@ -212,3 +212,57 @@ def test_a_text_that_does_not_compile_has_the_log() -> None:
 def test_an_absent_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver.importlib.util, "find_spec", lambda name: None)
     assert "pip install" in str(driver.absent())
+
+
+@needs_gpu
+def test_memory_is_shared_with_cupy_both_ways() -> None:
+    cp = driver.cupy()
+    theirs = cp.arange(12, dtype=cp.float32).reshape(3, 4)
+    ours = rlx.from_dlpack(theirs)
+    assert ours.device == "cuda" and ours.shape == (3, 4)
+    theirs += 1
+    np.testing.assert_array_equal(np.asarray(ours), np.arange(12).reshape(3, 4) + 1)
+    made = ours * 2
+    back, viewed = cp.from_dlpack(made), cp.asarray(made)
+    assert back.data.ptr == viewed.data.ptr
+    np.testing.assert_array_equal(back.get(), (np.arange(12).reshape(3, 4) + 1) * 2)
+
+
+@needs_gpu
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
+def test_memory_is_shared_with_torch_both_ways() -> None:
+    import torch
+    theirs = torch.arange(6, dtype=torch.float64, device="cuda")
+    ours = rlx.from_dlpack(theirs)
+    back = torch.from_dlpack(ours + 1)
+    assert back.device.type == "cuda"
+    np.testing.assert_array_equal(back.cpu().numpy(), np.arange(6) + 1)
+
+
+def test_an_array_of_the_host_has_no_cuda_memory() -> None:
+    assert not hasattr(rlx.asarray([1.0], device="cpu"), "__cuda_array_interface__")
+
+
+@needs_gpu
+@pytest.mark.parametrize("upper", [False, True])
+def test_factorizations_are_claimed_and_right(upper: bool) -> None:
+    import rlx.linalg
+    x = RNG.standard_normal((2, 96, 96))
+    s = x @ x.swapaxes(-1, -2) + 96 * np.eye(96)
+    a = rlx.asarray(s, device="cuda")
+    assert "native" in rlx.explain(lambda a: rlx.linalg.cholesky(a), a, device="cuda").paths()
+    factor = np.asarray(rlx.linalg.cholesky(a, upper=upper))
+    np.testing.assert_allclose(factor, np.linalg.cholesky(s, upper=upper), rtol=1e-10, atol=1e-10)
+    w, v = (np.asarray(y) for y in rlx.linalg.eigh(a))
+    np.testing.assert_allclose(v * w[:, None, :] @ v.swapaxes(-1, -2), s, atol=1e-9)
+    u, d, vh = (np.asarray(y) for y in rlx.linalg.svd(rlx.asarray(x, device="cuda")))
+    np.testing.assert_allclose(u * d[:, None, :] @ vh, x, atol=1e-10)
+
+
+@needs_gpu
+def test_a_matrix_that_is_not_positive_fails_at_its_number() -> None:
+    import rlx.linalg
+    s = np.eye(80)
+    s[17, 17] = -1
+    with pytest.raises(rlx.core.errors.RlxError):
+        np.asarray(rlx.linalg.cholesky(rlx.asarray(s, device="cuda")))

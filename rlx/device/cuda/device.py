@@ -93,6 +93,20 @@ class CudaDevice(Device):
         self.synchronize()
         return out
 
+    def take(self, foreign: Any) -> tuple[Storage, str, tuple[int, ...]] | None:
+        cp = driver.cupy()
+        array = cp.from_dlpack(foreign) if hasattr(foreign, "__dlpack__") else cp.asarray(foreign)
+        if array.device.id != self.index:
+            return None
+        array = cp.ascontiguousarray(array)
+        return Storage(array.data.ptr, array), array.dtype.name, tuple(array.shape)
+
+    def give(self, storage: Storage, dtype: DType, shape: Sequence[int]) -> Any:
+        cp = driver.cupy()
+        nbytes = max(prod(shape) * dtype.itemsize, 1)
+        memory = cp.cuda.UnownedMemory(storage.ptr, nbytes, storage, self.index)
+        return cp.ndarray(tuple(shape), dtype.numpy, cp.cuda.MemoryPointer(memory, 0))
+
     def load(self, program: Program) -> Executable:
         self._enter()
         return CudaExecutable(Loaded(self._home, program), self._enter)

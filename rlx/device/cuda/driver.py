@@ -86,6 +86,13 @@ def read_caps(index: int) -> Caps:
         key = getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(told("read the GPU's attributes", d.cuDeviceGetAttribute(key, index)))
 
+    memory = int(told("read its memory", d.cuDeviceTotalMem(index)))
+    lanes, shared = read("MAX_THREADS_PER_BLOCK"), read("MAX_SHARED_MEMORY_PER_BLOCK")
+    return caps(read("MULTIPROCESSOR_COUNT"), lanes, shared, memory)
+
+
+def caps(cores: int, lanes: int, shared: int, memory: int) -> Caps:
+    """Capabilities of a GPU with so many multiprocessors, lanes in a workgroup, and bytes of memory."""
     dtypes = frozenset(ALL)
     return Caps(
         name="cuda",
@@ -95,11 +102,11 @@ def read_caps(index: int) -> Caps:
         index_bits=32,
         spells=spells(dtypes),
         vector_bytes=16,
-        cores=read("MULTIPROCESSOR_COUNT"),
-        max_workgroup=read("MAX_THREADS_PER_BLOCK"),
-        shared_bytes=min(read("MAX_SHARED_MEMORY_PER_BLOCK"), STATIC_SHARED),
-        subgroup=read("WARP_SIZE"),
-        max_binding_bytes=int(told("read its memory", d.cuDeviceTotalMem(index))),
+        cores=cores,
+        max_workgroup=lanes,
+        shared_bytes=min(shared, STATIC_SHARED),
+        subgroup=32,
+        max_binding_bytes=memory,
         features=frozenset(_features()),
     )
 
@@ -122,3 +129,4 @@ def _features() -> Iterator[str]:
     for kind in ("add", "min", "max"):
         for short in ("i32", "u32", "f32", "i64", "u64", "f64"):
             yield f"atomic-{kind}-{short}"
+    yield "exchange"

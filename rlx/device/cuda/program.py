@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,11 @@ class Loaded:
             driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING))]
         fast = flags.get("math") == "fast"
         kernels = self.program.kernels()
-        self.source = render(kernels, "cuda", fast=fast) + _HELPERS
+        shared = {s.kernel.name for s in _all(self.program.steps) if isinstance(s, L.Launch)
+                  and len(set(s.buffers)) < len(s.buffers)}
+        # A kernel of one workgroup may be several parts that hand values on through memory.
+        alone = frozenset(k.name for k in kernels if k.name not in shared and max(launch_shape(k).groups) > 1)
+        self.source = render(kernels, "cuda", fast=fast, alone=alone) + _HELPERS
         self._functions = self._load(kernels, fast)
         self._roles = {role: tuple(sorted((b for b in self.program.buffers if b.role == role), key=lambda b: b.slot))
                        for role in ("input", "output")}
@@ -344,6 +348,14 @@ class Loaded:
         driver.told("read", d.cuMemcpyDtoHAsync(out.ctypes.data, address, out.nbytes, self.home.stream))
         driver.told("wait", d.cuStreamSynchronize(self.home.stream))
         return int(out[0])
+
+
+def _all(steps: Sequence[L.Step]) -> Iterator[L.Step]:
+    """Every step, those inside loops too."""
+    for s in steps:
+        yield s
+        for inner in _inside(s):
+            yield from _all(inner)
 
 
 def _inside(s: L.Step) -> tuple[tuple[L.Step, ...], ...]:

@@ -13,7 +13,8 @@ from rlx.ir.text.types import TypeReader
 
 _SIGNS = {sign: (op, binding) for op, (sign, binding) in INFIX.items()}
 ROLES = ("input", "output", "const", "temp")
-STATEMENTS = ("for", "let", "var", "set", "combine", "array", "contract", "store", "atomic", "if", "while", "barrier")
+STATEMENTS = ("for", "let", "var", "set", "combine", "array", "contract", "store", "atomic", "if", "while", "exchange",
+              "barrier")
 
 
 def parse_kernel(text: str) -> L.Kernel:
@@ -90,6 +91,8 @@ class _Body:
             return self._for()
         if what in ("let", "var"):
             return self._define(what)
+        if what == "exchange":
+            return self._exchange()
         if what in ("set", "combine"):
             name = self.scan.word()
             self.scan.expect("=")
@@ -128,6 +131,14 @@ class _Body:
         e = self.expr()
         self.variables[name] = e.dtype
         return L.Let(name, e) if what == "let" else L.Register(name, e)
+
+    def _exchange(self) -> L.Stmt:
+        name = self.scan.word()
+        self.scan.expect("=")
+        e = self.expr()
+        self.scan.expect("from")
+        self.variables[name] = e.dtype
+        return L.Exchange(name, e, self.scan.integer())
 
     def _contract(self) -> L.Stmt:
         scan = self.scan

@@ -93,6 +93,9 @@ class _Kernel:
                 left = f"{s.a}[{self.expr(s.a_index)}] stride {row} {column}"
                 lines.append(f"{indent}contract {s.acc} {s.m} by {s.n} = {left} "
                              f"times {s.b}[{self.expr(s.b_index)}] depth {s.depth}")
+            case L.Exchange():
+                lines.append(f"{indent}exchange {s.name} = {self.expr(s.value)} from {s.distance}")
+                self.variables[s.name] = s.value.dtype
             case L.Barrier():
                 lines.append(indent + "barrier")
 

@@ -137,6 +137,12 @@ class _Checker:
                 self.block(s.body, scope.child(L.SERIAL))
             case L.Contract():
                 self.contract(s, scope)
+            case L.Exchange():
+                self.read(s.value, scope)
+                need(L.BLOCK in scope.loops, "an exchange outside any workgroup")
+                need(s.distance >= 1, f"an exchange at distance {s.distance}")
+                self.define(s.name, scope)
+                scope.values[s.name] = s.value.dtype
             case L.Barrier():
                 need(L.VECTOR not in scope.loops, "a barrier inside a vector loop: its iterations are one lane")
                 need(L.GRID in scope.loops or L.BLOCK in scope.loops, "a barrier outside any workgroup")

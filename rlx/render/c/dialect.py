@@ -41,13 +41,17 @@ def register(d: DType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A buffer parameter as a dialect's frame prints it: ``type`` is one stored element, ``size`` counts those."""
+    """A buffer parameter as a dialect's frame prints it: ``type`` is one stored element, ``size`` counts those.
+
+    ``alone``: no other parameter of the launch reaches its memory.
+    """
 
     name: str
     type: str
     size: int
     written: bool
     binding: int
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,8 @@ class Dialect:
     ``(primitive, register)`` to a function, ``atomics`` ``(kind, register)`` to an expression in ``{array}``,
     ``{index}`` and ``{value}``; a float kind that is missing there is made of ``swap``, a compare-and-swap on
     32- or 64-bit words. ``frame`` prints a kernel around its body. ``shared_at`` says where workgroup arrays
-    are declared: in the kernel or in the file. ``support`` has the text of functions of the table's own, by name.
+    are declared: in the kernel or in the file. ``support`` has the text of functions of the table's own, by name;
+    ``support_for`` templates of ``min`` and ``max`` that the language has in one instruction.
     """
 
     name: str
@@ -84,10 +89,12 @@ class Dialect:
     bits: Mapping[tuple[str, str], str]
     math: Mapping[tuple[str, str], str]
     barrier: str = ""
+    exchange: str = ""
     shared: str = ""
     shared_at: str = "kernel"
     preamble: str = ""
     support: Mapping[str, str] = field(default_factory=dict)
+    support_for: Mapping[tuple[str, str], str] = field(default_factory=dict)
     functional_cast: bool = False
     exact: str = ""
     unroll: str = ""

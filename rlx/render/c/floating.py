@@ -136,6 +136,8 @@ def _simple(op: str, text: str, *needs: str) -> Rule:
         if not u.has(name):
             for other in needs:
                 RULES[other](u, d, "x", "x")
+            if op in ("min", "max") and (op, r) in u.d.support_for:
+                return f"{u.template(name, u.d.support_for[op, r])}({', '.join(args)})"
             names = words(u, r) | {
                 "exact": u.d.exact,
                 "less": "<" if op == "min" else ">",

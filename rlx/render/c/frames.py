@@ -27,7 +27,9 @@ def opencl(name: str, slots: Slots, shape: Shape, body: Lines) -> str:
 
 def cuda(name: str, slots: Slots, shape: Shape, body: Lines) -> str:
     """``__global__`` with its largest workgroup, so that registers are shared out for it."""
-    params = ", ".join(f"{'' if s.written else 'const '}{s.type}* {s.name}" for s in slots)
+    params = ", ".join(
+        f"{'' if s.written else 'const '}{s.type}* {'__restrict__ ' if s.alone else ''}{s.name}" for s in slots
+    )
     x, y, z = shape.lanes
     return _body(f'extern "C" __global__ void __launch_bounds__({x * y * z}) {name}({params})', body)
 

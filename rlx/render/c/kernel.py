@@ -16,12 +16,14 @@ from rlx.render.c.unit import Unit
 
 
 def render(
-    kernels: Sequence[L.Kernel], dialect: str, *, fast: bool = False, guarded: frozenset[str] = frozenset()
+    kernels: Sequence[L.Kernel], dialect: str, *, fast: bool = False, guarded: frozenset[str] = frozenset(),
+    alone: frozenset[str] = frozenset(),
 ) -> str:
     """The source of kernels in a dialect (``c``, ``opencl``, ``cuda``, ``hip``, ``metal``, ``glsl``, ``hlsl``).
 
     A kernel named in ``guarded`` is printed a second time as ``<name>_if``, with one more buffer of bytes
-    first: it does nothing unless the first of them is non-zero. Raises CompileError for what the language
+    first: it does nothing unless the first of them is non-zero. ``alone`` names kernels that are never launched with
+    one buffer for two parameters. Raises CompileError for what the language
     cannot express.
     """
     d = DIALECTS[dialect]
@@ -33,7 +35,9 @@ def render(
         )
     u = Unit(d, function_text, fast=fast)
     texts = [
-        _Kernel(u, k, guard).text() for k in kernels for guard in ((False, True) if k.name in guarded else (False,))
+        _Kernel(u, k, guard, k.name in alone).text()
+        for k in kernels
+        for guard in ((False, True) if k.name in guarded else (False,))
     ]
     body = "\n".join(p for p in (u.helpers(), "\n".join(u.file_level), *texts) if p)
     support = "".join(text for name, text in d.support.items() if f"{name}(" in body)
@@ -57,8 +61,8 @@ def _three(extents: list[int]) -> tuple[int, int, int]:
 
 
 class _Kernel:
-    def __init__(self, u: Unit, k: L.Kernel, guard: bool) -> None:
-        self.u, self.k, self.guard = u, k, guard
+    def __init__(self, u: Unit, k: L.Kernel, guard: bool, alone: bool = False) -> None:
+        self.u, self.k, self.guard, self.alone = u, k, guard, alone
         self.w = Writer(1)
         self.scope = Scope()
 
@@ -67,7 +71,9 @@ class _Kernel:
         slots = [Slot("go", d.storage["bool"], 1, False, 0)] if self.guard else []
         for n, p in enumerate(self.k.params):
             size = p.size * (2 if p.dtype.is_complex else 1)
-            slots.append(Slot(p.name, d.stored(p.dtype), size, p.access != "r", n + first))
+            slots.append(Slot(p.name, d.stored(p.dtype), size, p.access != "r", n + first,
+                              # What lanes tell each other through memory must be read again after a barrier.
+                              self.alone and p.access != "rw"))
             self.scope.memory[p.name] = Memory(p.dtype, p.size, True)
         if self.guard:
             self.w.line("if (go[0] == 0) { return; }")
@@ -132,10 +138,28 @@ class _Kernel:
                 self.w.line(f"if (!{_parenthesised(Evaluator(self.u, self.w, inner).value(c))}) {{ break; }}")
                 self._block(b, inner)
                 self.w.close()
+            case L.Exchange():
+                self._exchange(s, scope, e)
             case L.Barrier():
                 if not self.u.d.barrier:
                     self._refuse("barriers")
                 self.w.line(self.u.d.barrier)
+
+    def _exchange(self, s: L.Exchange, scope: Scope, e: Evaluator) -> None:
+        """A boolean travels as an integer."""
+        if not self.u.d.exchange:
+            self._refuse("exchanges between lanes")
+        value = e.values((s.value,))[0]
+        parts = value if isinstance(value, tuple) else (value,)
+        names = (f"{s.name}_re", f"{s.name}_im") if isinstance(value, tuple) else (s.name,)
+        short = register(s.value.dtype)
+        for name, part in zip(names, parts, strict=True):
+            given = self.u.d.cast("i32", part) if short == "bool" else part
+            text = self.u.d.exchange.format(value=given, distance=s.distance)
+            if short == "bool":
+                text = f"({text} != 0)"
+            self.w.line(f"{self._const()}{self.u.d.type(short)} {name} = {text};")
+        scope.names[s.name] = names if isinstance(value, tuple) else s.name  # type: ignore[assignment]
 
     def _refuse(self, what: str) -> None:
         raise CompileError(

@@ -172,6 +172,25 @@ _CUDA_ATOMICS = {
     ("add", "f64"): "atomicAdd(&{array}[{index}], {value})",
 }
 
+#: Functions of CUDA's library that are within two units in the last place (CUDA programming guide, appendix on
+#: mathematical functions) and keep the special values of Annex F.
+_CUDA_MATH = _math_f() | {
+    (op, r): op + ("f" if r == "f32" else "")
+    for op in ("exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "sin", "cos", "erf")
+    for r in ("f32", "f64")
+}
+
+#: One instruction that passes NaN on, from compute capability 8.0 (PTX ISA, ``max``).
+_CUDA_NAN = {
+    (op, "f32"): f"""
+^ float rlx_{op}_f32(float x, float y) {{
+  float r;
+  asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+  return r;
+}}"""
+    for op in ("min", "max")
+}
+
 CUDA = Dialect(
     name="cuda",
     types=_types("int", "unsigned int", "long long", "unsigned long long"),
@@ -196,8 +215,10 @@ CUDA = Dialect(
     group=lambda k: f"blockIdx.{_AXES[k]}",
     lane=lambda k: f"threadIdx.{_AXES[k]}",
     bits=_CUDA_BITS,
-    math=_math_f(),
+    math=_CUDA_MATH,
+    support_for=_CUDA_NAN,
     barrier="__syncthreads();",
+    exchange="__shfl_xor_sync(0xffffffffu, {value}, {distance})",
     shared="__shared__ {type} {name}[{size}];",
     unroll="#pragma unroll",
     atomics=_CUDA_ATOMICS,
