@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rlx.array.array import Array
 from rlx.array.build import as_array
 from rlx.array.jit import jit
 from rlx.array.tree import flatten, register_pytree
 from rlx.core import dtype as dt
-from rlx.core.errors import DTypeError, ShapeError, TraceError, ValueIssue
+from rlx.core.errors import DeviceError, DTypeError, ShapeError, TraceError, ValueIssue
 from rlx.ops.control import while_loop
 from rlx.ops.creation import asarray, full
 from rlx.ops.elementwise import astype, conj, isfinite, real, sqrt, where
@@ -31,6 +33,8 @@ from rlx.sparse.report import (
 )
 
 Apply = Callable[[Array], Array]
+#: Units of rounding, relative to ``||b||``, below which a residual cannot be told from none.
+ROUNDING = 1024.0
 #: Iterations whose residual is kept in the history.
 HISTORY = 1 << 14
 
@@ -53,12 +57,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """A linear system in the form the iteration uses: the operator, the preconditioner (or None), b and its target."""
+    """A linear system in the form the iteration uses: the operator, the preconditioner (or None), b, its target, and the
+    residual at which rounding ends all progress."""
 
     A: Any
     M: Any
     b: Array
     target: Array
+    rounding: Array
 
 
 def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
@@ -100,6 +106,9 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
     program = _Program() if isinstance(operator, Function) or isinstance(precond, Function) else _program
     args = (operator, precond, vector, guess, _number(rtol), _number(atol))
     size = min(max(limit, 1), HISTORY)
+    if callback is not None and not callable(callback):
+        raise DTypeError(f"cg with callback of type {type(callback).__name__}", why="it is called after each iteration",
+                         do="pass a function of x")
     if callback is not None and vector.is_traced:
         raise TraceError("cg with a callback inside a traced function", why="a callback is Python between iterations",
                          do="drop the callback; the residual history is in info")
@@ -179,7 +188,8 @@ def _verify(s: System, v: State, limit: Array) -> State:
     norm = sqrt(_dot(r, r))
     z = r if s.M is None else _apply(s.M, r)
     ended = where(v.k >= limit, MAXITER, where(norm > 0.5 * v.last, STAGNATED, RUNNING))
-    ended = where(v.status == RUNNING, ended, v.status)
+    # A curvature that is not positive at the level of rounding says nothing about A.
+    ended = where(v.status == RUNNING, ended, where((v.status == BREAKDOWN) & (norm <= s.rounding), STAGNATED, v.status))
     status = where(norm <= s.target, CONVERGED, where(isfinite(norm), ended, NONFINITE))
     return State(v.x, r, z, _dot(r, z), norm, norm, v.k, v.matvecs + 1, astype(status, dt.int32), v.history)
 
@@ -207,8 +217,10 @@ class _Program:
 
     @staticmethod
     def _begin(A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, size: int) -> tuple[System, State]:
-        guess = b * 0 if x is None else x
-        s = System(A, M, b, _target(b, rtol, atol))
+        size_of_b = sqrt(_dot(b, b))
+        # The answer for b = 0 is 0, whatever the guess.
+        guess = b * 0 if x is None else where(size_of_b == 0, 0, x)
+        s = System(A, M, b, _target(b, rtol, atol), size_of_b * (ROUNDING * float(np.finfo(b.dtype.numpy).eps)))
         return s, _start(s, guess, size)
 
     @classmethod
@@ -240,7 +252,9 @@ def _step_by_step(program: _Program, args: tuple[Any, ...], limit: int, size: in
 
 def _prepare(A: Any, b: Any, x0: Any, device: str | None) -> tuple[Any, Array, Any]:
     operator = _as_operator(A, device, "A", None)
-    where_ = device or (operator.device if isinstance(operator, CSR) else b.device if isinstance(b, Array) else None)
+    where_ = device or _common_device(A=A, b=b, x0=x0) or (operator.device if isinstance(operator, CSR) else None)
+    if isinstance(operator, CSR) and where_ is not None:
+        operator = operator.to_device(where_) if operator.device != where_ else operator
     vector = _vector(b, where_, "b")
     n = vector.shape[0]
     if isinstance(operator, CSR):
@@ -262,9 +276,20 @@ def _prepare(A: Any, b: Any, x0: Any, device: str | None) -> tuple[Any, Array, A
     return operator, vector, guess
 
 
+def _common_device(**given: Any) -> str | None:
+    """The device of the rlx arrays among the arguments; arrays of NumPy and SciPy follow them."""
+    places = {name: v.device for name, v in given.items() if isinstance(v, (Array, CSR))}
+    if len(set(places.values())) > 1:
+        raise DeviceError(f"cg with {', '.join(f'{n} on {d}' for n, d in places.items())}",
+                          why="a program runs on one device", do="move them to one device, or pass device=")
+    return next(iter(places.values()), None)
+
+
 def _as_operator(a: Any, device: str | None, name: str, size: int | None) -> Any:
-    if a is None:
+    if a is None and name == "M":
         return None
+    if isinstance(a, (list, tuple)):
+        a = np.asarray(a)
     if isinstance(a, CSR) or hasattr(a, "tocsr") or (hasattr(a, "ndim") and not callable(a)):
         m = as_csr(a, device)
         if size is not None and m.shape != (size, size):
@@ -314,10 +339,14 @@ def _count(maxiter: Any) -> int:
 
 def _check_tolerance(rtol: Any, atol: Any) -> None:
     for name, v in (("rtol", rtol), ("atol", atol)):
-        if isinstance(v, Array):
+        if isinstance(v, Array) and v.is_traced:
             continue
-        if not float(v) >= 0:
-            raise ValueIssue(f"cg with {name}={v!r}", why="a tolerance is a number of at least 0",
+        try:
+            good = float(v) >= 0
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            raise ValueIssue(f"cg with {name}={v!r}", why="a tolerance is one number of at least 0",
                              do="pass a small positive number")
 
 

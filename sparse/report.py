@@ -17,6 +17,7 @@ REASONS: dict[str, str] = {
     "nonfinite": "a value became NaN or infinite; check A, b and the preconditioner for such values",
     "stagnated": "the true residual no longer falls: rounding in this precision ends here; use a wider dtype or a "
                  "better conditioned system",
+    "nothing": "the device ran no work (null compiles only); choose a device that computes",
 }
 RUNNING, CONVERGED, MAXITER, BREAKDOWN, NONFINITE, STAGNATED = range(6)
 #: The status a solver's program ends with, in words.
@@ -55,7 +56,7 @@ class SolverInfo(int):
     history: np.ndarray[Any, Any]
 
     def __new__(cls, reason: str, iterations: int, matvecs: int, residual: float, target: float, history: Any) -> Self:
-        code = 0 if reason == "converged" else -1 if reason in ("breakdown", "nonfinite") else max(iterations, 1)
+        code = 0 if reason == "converged" else -1 if reason in ("breakdown", "nonfinite", "nothing") else max(iterations, 1)
         new = super().__new__(cls, code)
         new.reason, new.iterations, new.matvecs = reason, iterations, matvecs
         new.residual, new.target, new.history = residual, target, history
@@ -66,7 +67,7 @@ class SolverInfo(int):
         """The report of a solve that ran inside a traced function."""
         k = int(info.iterations)
         history = np.asarray(info.history)[:k + 1]
-        return cls(REASON_OF[int(info.status)], k, int(info.matvecs), float(info.residual), float(info.target), history)
+        return cls(REASON_OF.get(int(info.status), "nothing"), k, int(info.matvecs), float(info.residual), float(info.target), history)
 
     @property
     def converged(self) -> bool:

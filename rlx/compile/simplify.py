@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.core.dtype import DType
 from rlx.core.shape import Shape
 from rlx.ir.graph import UNIQUE, Graph, Node, Type, Value, clone, node, rebuild
@@ -188,12 +190,29 @@ def drop_cast(n: Node, args: tuple[Value, ...]) -> Value | None:
     (x,) = args
     if x.dtype == n.types[0].dtype:
         return x
+    if x.node.op == "const":
+        return _cast_constant(x, n)
     if x.node.op == "cast" and _exact(x.node.args[0].dtype, x.dtype) and n.types[0].dtype.kind != "b":
         inner = x.node.args[0]
         if inner.dtype == n.types[0].dtype:
             return inner
         return _make("cast", (inner,), n, n.types[0], dtype=n.types[0].dtype)
     return None
+
+
+def _cast_constant(x: Value, n: Node) -> Value | None:
+    """``cast(const)`` -> ``const`` where every device would give that number."""
+    value, target = x.node.attr("value"), n.types[0].dtype
+    if not isinstance(value, (bool, int, float)) or target.name in ("bfloat16", "float16"):
+        return None
+    if target.is_float:
+        folded: bool | int | float = float(np.asarray(value, x.dtype.numpy).astype(target.numpy))
+    elif target.is_integer and not isinstance(value, float) and (
+            np.iinfo(target.numpy).min <= value <= np.iinfo(target.numpy).max):
+        folded = int(value)
+    else:
+        return None
+    return node("const", (), (Type(target, ()),), attrs=(("value", folded),), where=n.where, device=x.node.device).outs[0]
 
 
 def _exact(a: DType, b: DType) -> bool:

@@ -72,13 +72,16 @@ class Expr:
                 and type(self.value) is type(other.value) and _same(self.value, other.value))
 
     def __repr__(self) -> str:
+        # Exact: caches know programs by this text, so it says everything that tells two expressions apart.
+        t = self.dtype.short
         if self.op == "const":
-            return f"{self.value}:{self.dtype.short}"
+            return f"{self.value!r}:{t}"
         if self.op == "var":
-            return str(self.value)
+            return f"{self.value}:{t}"
         if self.op == "load":
-            return f"{self.value}[{self.args[0]!r}]"
-        return f"{self.op}({', '.join(map(repr, self.args))})"
+            return f"{self.value}[{self.args[0]!r}]:{t}"
+        extra = "" if self.value is None else f" {self.value!r}"
+        return f"{self.op}{extra}({', '.join(map(repr, self.args))}):{t}"
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -10,7 +10,7 @@ from the expansion itself, without the renderers: what is tested is the formula.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -306,15 +306,16 @@ def measure(
     return Measurement(name, dtype, float(e[i]), at, float(got[i]), float(want[i]))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print the functions named (all by default)."""
     parser = argparse.ArgumentParser(
-        prog="python -m rlx.tools.ulp", description=str(__doc__).split("\n")[0]
+        prog="python -m rlx ulp", description=str(__doc__).split("\n")[0]
     )
     parser.add_argument("names", nargs="*", help="functions (default: all)")
     parser.add_argument("--fast", action="store_true", help="measure the fast variants")
     parser.add_argument("--samples", type=int, default=200_000, help="random arguments per range")
     parser.add_argument("--dtype", default="", help="only this dtype")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     print("function dtype max ulp  where")
     for name in options.names or (FAST if options.fast else FUNCTIONS):
         for dtype in (float32, float64):

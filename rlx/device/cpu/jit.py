@@ -20,7 +20,7 @@ from rlx.core.errors import CompileError, DeviceError
 from rlx.device import _cache as disk
 
 #: Part of every key: raise it when the way objects are compiled changes.
-FORMAT = 2
+FORMAT = 3
 #: LLVM's optimisation level, for passes and code generation.
 LEVEL = 3
 _DECLARED = re.compile(r"^declare [^@\n]*@([\w.$-]+)\(", re.MULTILINE)
