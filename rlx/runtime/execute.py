@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,20 @@ from rlx.core import flags
 from rlx.core.errors import DeviceError, ValueIssue
 from rlx.core.shape import count
 from rlx.device.base import Device, Storage
-from rlx.ir.graph import Graph, Node, Type, Value, become_buffer, graph_scope, parameter, rebuild, structure
+from rlx.ir.graph import (
+    UNIQUE,
+    Graph,
+    Node,
+    Type,
+    Value,
+    become_buffer,
+    graph_scope,
+    parameter,
+    postorder,
+    rebuild,
+    structure,
+)
+from rlx.ir.prim import MOVEMENT
 from rlx.runtime import checks, inspect
 
 # The compiler is imported by the first compile: importing rlx stays quick.
@@ -126,6 +139,7 @@ def _evaluate_on(name: str, nodes: list[Node]) -> None:
     """Nodes change under the lock only; programs run outside it. Of two threads that compute one value, one is kept."""
     with _nodes:
         nodes = [n for n in nodes if n.op != "buffer"]
+        nodes += _held(nodes)
         values = [v for n in nodes for v in n.outs]
         if not values:
             return
@@ -150,6 +164,35 @@ def _evaluate_on(name: str, nodes: list[Node]) -> None:
             mine = tuple([next(outs) for _ in n.types])
             if n.op != "buffer":
                 become_buffer(n, mine, name)
+
+
+#: Pending operations from which on values that somebody still holds are kept as well.
+DEEP = 8
+
+
+def _held(nodes: list[Node]) -> list[Node]:
+    """Further nodes to evaluate: deep in a long expression, what the user still holds.
+
+    A loop that looks at part of a value that it accumulates (``acc = acc + x; float(acc[0])``) would else compute, and
+    compile, an ever longer expression. A value is held when more refer to it than the expression itself does.
+    """
+    if not any(n.depth > DEEP for n in nodes):
+        return []
+    mine = {id(n) for n in nodes}
+    inside: Counter[int] = Counter()
+    order = postorder([v for n in nodes for v in n.outs])
+    for n in order:
+        inside.update(id(a) for a in n.args)
+    found = []
+    for n in order:
+        if n.op in UNIQUE or n.op in MOVEMENT or not n.args or id(n) in mine or n.depth <= DEEP // 2:
+            continue
+        for v in n.outs:
+            # Two more hold it here: the loop's variable and the call's argument; the tuple of outs is a third.
+            if sys.getrefcount(v) - 3 > inside[id(v)]:
+                found.append(n)
+                break
+    return found
 
 
 def watch(graph: Graph) -> tuple[Graph, tuple[checks.Watch, ...]]:

@@ -216,3 +216,14 @@ def test_mixed_devices_raise(mix: Any) -> None:
         rlx.eval(mix(a, b))
     assert e.value.where and e.value.why and "to_device" in e.value.do
     assert np.asarray(a + b.to_device("cpu")).tolist() == [2, 2, 2]
+
+
+def test_a_loop_that_looks_at_part_of_what_it_accumulates() -> None:
+    """What the user holds is kept once an expression is deep: nothing grows with the number of steps."""
+    x, acc = rlx.asarray(np.ones(50)), rlx.zeros(50)
+    counts = []
+    for k in range(60):
+        acc = acc + x * 0.5
+        assert float(acc[0]) == 0.5 * (k + 1)
+        counts.append(PROGRAMS.compiles)
+    assert counts[-1] == counts[29]
