@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,14 +53,26 @@ def spmv_case(name: str, m: Any) -> Case:
     return Case(name, {"rlx": lambda: product(A, x), "scipy": lambda: m @ host}, 1, moved)
 
 
+def file_case(path: Path, rtol: float = 1e-8) -> Case:
+    """A whole solve of a matrix from a file."""
+    A = rlx.sparse.CSR.from_mtx(path)
+    m, host = A.to_scipy(), np.ones(A.shape[0])
+    b = rlx.asarray(host)
+    runs = {"rlx": lambda: rlx.sparse.cg(A, b, rtol=rtol)[0],
+            "scipy": lambda: scipy.sparse.linalg.cg(m, host, rtol=rtol)[0]}
+    return Case(f"cg to {rtol:g}, {path.name}, n = {A.shape[0]}, nnz = {A.nnz}", runs, rtol=1e-4, goal="5x scipy")
+
+
 def main(command: str, seconds: float = 6.0) -> Report:
-    """All rows."""
+    """All rows; ``RLX_BENCH_MATRICES`` names further Matrix Market files, separated by the path separator."""
     report = new_report("Sparse solvers", command)
     report.limits["bandwidth GB/s"] = bandwidth()
     big = poisson(1000)
-    report.add(cg_case("cg, Poisson 1000x1000, f64", big, 40, "2x scipy, 75 % of bandwidth"), seconds)
+    report.add(cg_case("cg, Poisson 1000x1000, f64", big, 100, "2x scipy, 75 % of bandwidth"), seconds)
     report.add(cg_case("cg, 494 unknowns (bus network pattern)", bus_like(494), 200, "5x scipy"), seconds / 2)
     report.add(cg_case("cg, 5,000 unknowns (Poisson 71x71)", poisson(71), 200, "5x scipy"), seconds / 2)
+    for name in filter(None, os.environ.get("RLX_BENCH_MATRICES", "").split(os.pathsep)):
+        report.add(file_case(Path(name)), seconds / 2)
     report.add(spmv_case("A @ x, Poisson 1000x1000, f64", big), seconds / 2)
     return report
 

@@ -32,6 +32,7 @@ from rlx.render.llvm.types import Value, label, memory_type, register_type, symb
 _MUST_PROGRESS = '!"llvm.loop.mustprogress"'
 _FULL_UNROLL = '!"llvm.loop.unroll.full"'
 _UNROLL = '!"llvm.loop.unroll.enable"'
+_NO_UNROLL = '!"llvm.loop.unroll.disable"'
 
 
 def render_kernel(kernel: loop.Kernel, helpers: Helpers) -> str:
@@ -289,6 +290,9 @@ class _Renderer:
         properties = [_MUST_PROGRESS]
         if s.kind == loop.UNROLL:
             properties.append(_FULL_UNROLL if _is_constant(s) else _UNROLL)
+        if s.kind == loop.SERIAL and not _is_constant(s) and not any(isinstance(x, loop.For) for x in s.body):
+            # A short loop of unknown length (a CSR row): the rest of an unrolled one costs more than it saves.
+            properties.append(_NO_UNROLL)
         if group:
             properties.append(f'!"llvm.loop.parallel_accesses", {group}')
         return f", !llvm.loop {self.helpers.loop(tuple(properties))}"
