@@ -174,7 +174,7 @@ def _cpu_name() -> str:
 
 
 def bandwidth(device: str = "cpu", nbytes: int = 1 << 28) -> float:
-    """Measured memory bandwidth in GB/s: the best of fifteen readings of two arrays beyond any cache (a dot product)."""
+    """Measured memory bandwidth in GB/s: the best of fifteen readings of two arrays beyond any cache."""
     import rlx
     n = nbytes // 8
     a, b = (rlx.asarray(np.ones(n), device=device) for _ in range(2))

@@ -24,13 +24,15 @@ def poisson(n: int) -> Any:
 
 
 def iteration_bytes(m: Any) -> int:
-    """Bytes one fused iteration must move: the matrix once, and ten passes over vectors.
+    """Bytes one fused iteration must move: the matrix once (as CSR, or by its diagonals), and ten passes over vectors.
 
     ``q = A p, p.q`` reads p and writes q; ``r -= a q, r.r`` reads r, q and writes r; ``x += a p, p = r + b p`` reads
     x, r, p and writes x, p.
     """
     n, item = m.shape[0], m.dtype.itemsize
-    return m.nnz * (item + 4) + (n + 1) * 4 + 10 * n * item
+    bands = rlx.sparse.bands_of(rlx.sparse.CSR.from_scipy(m))
+    matrix = m.nnz * (item + 4) + (n + 1) * 4 if bands is None else len(bands.offsets) * n * item
+    return matrix + 10 * n * item
 
 
 def cg_case(name: str, m: Any, iterations: int, goal: str) -> Case:

@@ -7,6 +7,9 @@
 ([1.0, 1.0], 'converged')
 """
 
+from rlx.sparse.bands import Banded as Banded
+from rlx.sparse.bands import bands_of as bands_of
+from rlx.sparse.bands import dia_matvec as dia_matvec
 from rlx.sparse.cg import cg as cg
 from rlx.sparse.csr import CSR as CSR
 from rlx.sparse.mtx import read_mtx as read_mtx

@@ -20,6 +20,7 @@ from rlx.ops.elementwise import astype, conj, isfinite, real, sqrt, where
 from rlx.ops.index import scatter
 from rlx.ops.reduce import all as every
 from rlx.ops.reduce import sum as total
+from rlx.sparse.bands import bands_of
 from rlx.sparse.csr import CSR, DTYPES, as_csr
 from rlx.sparse.report import (
     BREAKDOWN,
@@ -57,8 +58,8 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """A linear system in the form the iteration uses: the operator, the preconditioner (or None), b, its target, and the
-    residual at which rounding ends all progress."""
+    """A linear system in the form the iteration uses: the operator, the preconditioner (or None), b, its target, and
+    the residual at which rounding ends all progress."""
 
     A: Any
     M: Any
@@ -87,6 +88,9 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
     -------
     (x, info) : ``info`` is 0 on success; see :class:`SolverInfo` for the reason, residual and history. Inside a traced
     function it is a :class:`TracedInfo`, the same as arrays.
+
+    A matrix whose entries fill a few diagonals (a stencil) is multiplied in banded storage, which the CSR remembers:
+    the same products, no indices.
 
     When the recurrence reports convergence the residual is computed anew; if it is not small enough the iteration
     restarts from it. After M. R. Hestenes and E. Stiefel, J. Res. Nat. Bur. Stand. 49 (1952) 409.
@@ -189,7 +193,8 @@ def _verify(s: System, v: State, limit: Array) -> State:
     z = r if s.M is None else _apply(s.M, r)
     ended = where(v.k >= limit, MAXITER, where(norm > 0.5 * v.last, STAGNATED, RUNNING))
     # A curvature that is not positive at the level of rounding says nothing about A.
-    ended = where(v.status == RUNNING, ended, where((v.status == BREAKDOWN) & (norm <= s.rounding), STAGNATED, v.status))
+    lost = (v.status == BREAKDOWN) & (norm <= s.rounding)
+    ended = where(v.status == RUNNING, ended, where(lost, STAGNATED, v.status))
     status = where(norm <= s.target, CONVERGED, where(isfinite(norm), ended, NONFINITE))
     return State(v.x, r, z, _dot(r, z), norm, norm, v.k, v.matvecs + 1, astype(status, dt.int32), v.history)
 
@@ -266,8 +271,10 @@ def _prepare(A: Any, b: Any, x0: Any, device: str | None) -> tuple[Any, Array, A
             raise ShapeError(f"cg with a matrix of shape {operator.shape} and b of length {n}", why="the sizes differ",
                              do="pass a right-hand side with one element for each row")
         common = dt.common_type(operator.dtype, vector.dtype)
-        operator, vector = operator.astype(common), astype(vector, common)
+        operator = operator if operator.dtype == common else operator.astype(common)
+        vector = astype(vector, common)
         _finite(operator.data, "A")
+        operator = bands_of(operator) or operator
     _finite(vector, "b")
     guess = None if x0 is None else astype(_vector(x0, vector.device, "x0"), vector.dtype)
     if guess is not None and guess.shape != vector.shape:

@@ -36,7 +36,7 @@ class CSR:
     [3.0, 3.0]
     """
 
-    __slots__ = ("_transposed", "data", "indices", "indptr", "shape")
+    __slots__ = ("_bands", "_transposed", "data", "indices", "indptr", "shape")
     data: Array
     indices: Array
     indptr: Array
@@ -68,6 +68,8 @@ class CSR:
         self.indptr = as_array(np.ascontiguousarray(indptr, kind), device=where)
         self.shape = (int(shape[0]), int(shape[1]))
         self._transposed: tuple[Array, Array, Array] | None = None
+        #: The same matrix by diagonals, once a solver has looked (see rlx.sparse.bands).
+        self._bands: tuple[Any] | None = None
 
     # Construction
 
@@ -75,7 +77,8 @@ class CSR:
     def _from_parts(cls, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> CSR:
         """From parts that were checked before."""
         new = object.__new__(cls)
-        new.data, new.indices, new.indptr, new.shape, new._transposed = data, indices, indptr, shape, None
+        new.data, new.indices, new.indptr, new.shape = data, indices, indptr, shape
+        new._transposed = new._bands = None
         return new
 
     @classmethod

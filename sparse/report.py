@@ -56,7 +56,8 @@ class SolverInfo(int):
     history: np.ndarray[Any, Any]
 
     def __new__(cls, reason: str, iterations: int, matvecs: int, residual: float, target: float, history: Any) -> Self:
-        code = 0 if reason == "converged" else -1 if reason in ("breakdown", "nonfinite", "nothing") else max(iterations, 1)
+        failed = reason in ("breakdown", "nonfinite", "nothing")
+        code = 0 if reason == "converged" else -1 if failed else max(iterations, 1)
         new = super().__new__(cls, code)
         new.reason, new.iterations, new.matvecs = reason, iterations, matvecs
         new.residual, new.target, new.history = residual, target, history
@@ -67,7 +68,8 @@ class SolverInfo(int):
         """The report of a solve that ran inside a traced function."""
         k = int(info.iterations)
         history = np.asarray(info.history)[:k + 1]
-        return cls(REASON_OF.get(int(info.status), "nothing"), k, int(info.matvecs), float(info.residual), float(info.target), history)
+        reason = REASON_OF.get(int(info.status), "nothing")
+        return cls(reason, k, int(info.matvecs), float(info.residual), float(info.target), history)
 
     @property
     def converged(self) -> bool:

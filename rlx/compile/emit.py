@@ -45,6 +45,8 @@ class Emitter:
         self.depth_of: dict[str, int] = {}
         self._depth: dict[Expr, int] = {}
         self.loads: list[tuple[Value, Index]] = []
+        #: For a loop variable, between which values all tests on it are decided (see Nest.split).
+        self.margins: dict[str, tuple[int, int]] = {}
         #: Registers that loops around the current block assign: nothing that reads them may move out.
         self.mutable: set[str] = set()
         #: Values kept in local memory, and how to load one at an index.
@@ -179,12 +181,22 @@ class Emitter:
     def inside(self, i: Expr, n: int) -> Expr:
         """Whether ``0 <= i < n``, without the tests that the ranges decide."""
         low, high = self.ix.range(i)
+        if low is None or high is None or low < 0 or high >= n:
+            self._note_margin(i, n)
         ok = L.const(True, bool_)
         if low is None or low < 0:
             ok = L.both(ok, L.expr("ge", (i, self.ix.const(0)), bool_))
         if high is None or high >= n:
             ok = L.both(ok, L.less(i, self.ix.const(n)))
         return ok
+
+    def _note_margin(self, i: Expr, n: int) -> None:
+        """Remember where a test on ``variable + c`` is decided: for ``-c <= variable < n - c``."""
+        terms, c = self.ix.terms(i)
+        for e, k in terms.items():
+            if len(terms) == 1 and k == 1 and e.op == "var":
+                low, high = self.margins.get(e.value, (0, self.ix.extent.get(e.value, 0)))
+                self.margins[e.value] = (max(low, -c), min(high, n - c))
 
 
 def _variables(e: Expr) -> set[str]:

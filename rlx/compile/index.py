@@ -22,6 +22,8 @@ class Indexer:
     def __init__(self, dtype: DType = int64) -> None:
         self.dtype = dtype
         self.extent: dict[str, int] = {}
+        #: Where a variable starts, in the inner part of a loop that was split; 0 elsewhere.
+        self.low: dict[str, int] = {}
 
     def var(self, name: str, extent: int) -> Expr:
         """A loop variable; 0 when its loop runs once."""
@@ -165,7 +167,7 @@ class Indexer:
     def atom_range(self, e: Expr) -> tuple[int | None, int | None]:
         """Inclusive bounds of an atom, None where unknown."""
         if e.op == "var" and e.value in self.extent:
-            return 0, self.extent[e.value] - 1
+            return self.low.get(e.value, 0), self.extent[e.value] - 1
         if e.op == "rem" and e.args[1].op == "const":
             return 0, int(e.args[1].value) - 1
         if e.op == "floordiv" and e.args[1].op == "const":

@@ -40,6 +40,8 @@ MAX_CHUNKS = 64
 COLUMN_TILE = 256
 #: Values of a row kept in local memory between two inner loops, at most (bytes).
 ROW_LOCAL = 16_384
+#: Iterations without a test from which a loop is worth splitting.
+SPLIT = 64
 #: Mean length of a segment from which its loop is a vector loop.
 LONG_SEGMENT = 32
 
@@ -262,11 +264,14 @@ class Nest:
         ix.extent.update({str(h.value): n for h, n in zip(head, fixed, strict=True) if h.op == "var"})
         t = ix.var("t", span)
         vector = plain and lead == len(loops)
-        em.open("t")
-        index = (*head, t) if fixed else ix.split(t, loops[:lead]) if lead > 1 else (t,)
-        inner = self._nest(loops[lead:], index, plain, totals, registers)
-        body = em.close() + inner
-        em.here.append(L.For("t", start, stop, 1, L.VECTOR if vector else L.SERIAL, body))
+
+        def chunk() -> tuple[Stmt, ...]:
+            em.open("t")
+            index = (*head, t) if fixed else ix.split(t, loops[:lead]) if lead > 1 else (t,)
+            inner = self._nest(loops[lead:], index, plain, totals, registers)
+            return em.close() + inner
+
+        em.here.extend(self._split("t", em.let(start), em.let(stop), L.VECTOR if vector else L.SERIAL, chunk))
         for m in totals:
             partial = self.naming.scratch(f"partial{totals.index(m)}", m.value.dtype, count)
             em.here.append(L.Store(partial, g, registers[m.value]))
@@ -282,11 +287,43 @@ class Nest:
         v = ix.var(name, loops[0])
         if loops[0] == 1:
             return self._nest(loops[1:], (*index, v), plain, totals, registers)
-        em.open(name)
-        inner = self._nest(loops[1:], (*index, v), plain, totals, registers)
-        body = em.close() + inner
         last = all(d == 1 for d in loops[1:])
-        return (L.For(name, ix.const(0), ix.const(loops[0]), 1, L.VECTOR if plain and last else L.SERIAL, body),)
+
+        def once() -> tuple[Stmt, ...]:
+            em.open(name)
+            inner = self._nest(loops[1:], (*index, v), plain, totals, registers)
+            return em.close() + inner
+
+        kind = L.VECTOR if plain and last else L.SERIAL
+        return self._split(name, ix.const(0), ix.const(loops[0]), kind, once)
+
+    def _split(self, name: str, start: Expr, stop: Expr, kind: str,
+               body: Callable[[], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
+        """One vector loop, or three: before, inside, and after the part where every test on its variable is decided.
+
+        ``pad(x)[t + 1]`` loads only where ``t + 1`` is inside; the middle loop, nearly all of a stencil, has no test
+        and loads vectors from consecutive places.
+        """
+        em, ix = self.em, self.ix
+        em.margins.pop(name, None)
+        outside = body()
+        whole = L.For(name, start, stop, 1, kind, outside)
+        low, high = em.margins.pop(name, (0, 0))
+        extent = ix.extent.get(name, 0)
+        if kind != L.VECTOR or high - low < max(extent // 2, SPLIT) or (low, high) == (0, extent):
+            return (whole,)
+        ix.low[name], ix.extent[name] = low, high
+        inside = body()
+        ix.low.pop(name)
+        ix.extent[name] = extent
+        em.margins.pop(name, None)
+        parts = []
+        for a, b, stmts in ((0, low, outside), (low, high, inside), (high, extent, outside)):
+            if a < b:
+                first = start if a == 0 else L.expr("max", (start, ix.const(a)), ix.dtype)
+                last = stop if b == extent else L.expr("min", (stop, ix.const(b)), ix.dtype)
+                parts.append(L.For(name, _fold(first), _fold(last), 1, kind, stmts))
+        return tuple(parts)
 
     def _combine(self, totals: list[Member], chunks: int) -> Made:
         """``for c in chunks: total = combine(total, partial[c])``."""
@@ -436,6 +473,14 @@ class Nest:
         body = em.close()
         em.here.append(L.For(name, start, stop, 1, L.VECTOR if long else L.SERIAL, body))
         self._keep(m.value, outer, acc)
+
+
+def _fold(e: Expr) -> Expr:
+    """``min`` and ``max`` of two constants."""
+    if e.op in ("min", "max") and all(a.op == "const" for a in e.args):
+        a, b = (int(x.value) for x in e.args)
+        return L.const(min(a, b) if e.op == "min" else max(a, b), e.dtype)
+    return e
 
 
 def _divides(s: Stmt) -> bool:

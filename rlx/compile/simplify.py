@@ -212,7 +212,8 @@ def _cast_constant(x: Value, n: Node) -> Value | None:
         folded = int(value)
     else:
         return None
-    return node("const", (), (Type(target, ()),), attrs=(("value", folded),), where=n.where, device=x.node.device).outs[0]
+    made = node("const", (), (Type(target, ()),), attrs=(("value", folded),), where=n.where, device=x.node.device)
+    return made.outs[0]
 
 
 def _exact(a: DType, b: DType) -> bool:
