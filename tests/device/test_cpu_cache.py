@@ -159,3 +159,24 @@ def test_text_that_llvm_refuses(folder: Path) -> None:
     with pytest.raises(CompileError, match="cannot be linked"):
         answer("declare i32 @nowhere_to_be_found()\ndefine i32 @answer() {\n"
                "  %x = call i32 @nowhere_to_be_found()\n  ret i32 %x\n}\n")
+
+
+def test_programs_that_differ_in_a_dtype_have_objects_of_their_own(tmp_path, monkeypatch):
+    """Caches know a program by its text: two casts, two constants, or two loads of another type are two programs."""
+    import numpy as np
+
+    import rlx
+    from rlx.core import dtype as dt
+    from rlx.ir import loop as L
+    x = L.load("b0", L.const(0), dt.float32)
+    kinds = [L.expr("cast", (x,), d) for d in dt.ALL]
+    kinds += [L.const(1, dt.int32), L.const(1, dt.int64), L.const(1.0, dt.float32), L.const(-0.0, dt.float32),
+              L.const(0.0, dt.float32),
+              L.load("b0", L.const(0), dt.int32), L.var("t", dt.int32), L.var("t", dt.int64)]
+    assert len({repr(e) for e in kinds}) == len(kinds)
+    with rlx.flags(cache_dir=str(tmp_path)):
+        data = np.array([1.7, -2.5, 300.0, 4.0], np.float32)
+        for name, low, high in (("bool", 0, 1), ("int8", -128, 127), ("int32", -999, 999), ("uint8", 0, 255)):
+            got = rlx.asarray(data).astype(name).astype("float64") * 1
+            want = data != 0 if name == "bool" else np.clip(np.trunc(data), low, high)
+            np.testing.assert_array_equal(np.asarray(got), want.astype("float64"))

@@ -228,6 +228,9 @@ BAD: dict[str, tuple[type[Exception], Any]] = {
     "float maxiter": (ValueIssue, lambda: rlx.sparse.cg(spd(), np.ones(60), maxiter=1.5)),  # type: ignore[arg-type]
     "half precision": (DTypeError, lambda: rlx.sparse.cg(spd(), np.ones(60, "float16"))),
     "a string for A": (DTypeError, lambda: rlx.sparse.cg("A", np.ones(60))),
+    "no matrix": (DTypeError, lambda: rlx.sparse.cg(None, np.ones(60))),
+    "a tolerance that is no number": (ValueIssue, lambda: rlx.sparse.cg(spd(), np.ones(60), rtol="small")),  # type: ignore[arg-type]
+    "a callback that is no function": (DTypeError, lambda: rlx.sparse.cg(spd(), np.ones(60), callback=3)),  # type: ignore[arg-type]
     "a SciPy operator": (DTypeError, lambda: rlx.sparse.cg(scipy.sparse.linalg.aslinearoperator(spd()), np.ones(60))),
 }
 
@@ -253,3 +256,28 @@ def test_a_lying_file_is_refused(tmp_path: Any) -> None:
     path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 5\n1 1 1.0\n")
     with pytest.raises(FormatError):
         rlx.sparse.CSR.from_mtx(path)
+
+
+def test_no_tolerance_ends_where_rounding_does() -> None:
+    a = scipy.sparse.diags([-1.0, 2.1, -1.0], [-1, 0, 1], shape=(50, 50))
+    _, info = rlx.sparse.cg(a, np.random.default_rng(0).standard_normal(50), rtol=0)
+    assert info.reason == "stagnated" and info > 0 and info.residual < 1e-12
+
+
+def test_a_zero_right_hand_side_needs_no_iteration_from_any_guess() -> None:
+    x, info = rlx.sparse.cg(spd(), np.zeros(60), np.ones(60))
+    assert info == 0 and info.iterations == 0 and not np.asarray(x).any()
+
+
+def test_arrays_of_two_devices_are_refused_and_host_data_follows() -> None:
+    from rlx.core.errors import DeviceError
+    a, b = spd(), np.ones(60)
+    with pytest.raises(DeviceError, match="A on cpu, b on python"):
+        rlx.sparse.cg(rlx.sparse.CSR.from_scipy(a, device="cpu"), rlx.asarray(b, device="python"))
+    assert rlx.sparse.cg(a, rlx.asarray(b, device="python"))[0].device == "python"
+
+
+def test_nested_lists_are_a_matrix() -> None:
+    x, info = rlx.sparse.cg([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
+    assert info == 0
+    np.testing.assert_allclose(np.asarray(x), [1 / 11, 7 / 11], rtol=1e-5)
