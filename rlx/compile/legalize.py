@@ -44,6 +44,10 @@ class Policy:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in self.overrides:
+            if name not in REGISTRY:
+                raise ValueIssue(f"a dispatch override of {name!r}, which is no op", why="nothing registered it",
+                                 do="use a name that reports show, such as 'dot' or 'softmax'")
         for p in (self.default, *self.overrides.values()):
             if p not in POLICIES:
                 raise ValueIssue(f"there is no dispatch policy {p!r}", why="policies are a fixed set",
@@ -218,5 +222,5 @@ class _Legalizer:
 
 
 def _other_dtypes(caps: Caps) -> str:
-    floats = ", ".join(sorted(d.name for d in caps.dtypes if d.is_inexact))
-    return f"use a dtype that {caps.name} computes ({floats}), or another device"
+    known = sorted(d.name for d in caps.dtypes if d.is_inexact) or sorted(d.name for d in caps.dtypes)
+    return f"use a dtype that {caps.name} computes ({', '.join(known) or 'it has none'}), or another device"

@@ -28,7 +28,17 @@ class Flag:
 
 
 def _bool(text: str) -> bool:
-    return text.strip().lower() not in ("", "0", "false", "no", "off")
+    word = text.strip().lower()
+    if word not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
+        raise ValueError("it is 0 or 1")
+    return word not in ("", "0", "false", "no", "off")
+
+
+def _count(text: str) -> int:
+    n = int(text)
+    if n < 0:
+        raise ValueError("it counts, so it is at least 0")
+    return n
 
 
 TABLE: dict[str, Flag] = {f.name: f for f in (
@@ -38,10 +48,10 @@ TABLE: dict[str, Flag] = {f.name: f for f in (
     Flag("dispatch_report", False, _bool, "print the dispatch report of every compile"),
     Flag("cache_dir", "", str, "directory of the disk cache (default: the user's cache directory)"),
     Flag("cache", True, _bool, "keep compiled objects on disk"),
-    Flag("cache_size", 1 << 30, int, "bytes the disk cache may grow to"),
-    Flag("threads", 0, int, "threads of the cpu device (0: every core this process may use)"),
+    Flag("cache_size", 1 << 30, _count, "bytes the disk cache may grow to"),
+    Flag("threads", 0, _count, "threads of the cpu device (0: every core this process may use)"),
     Flag("math", "precise", str, "accuracy of elementwise functions", True, ("precise", "fast")),
-    Flag("check", "", str, "run-time checks, comma separated: nan"),
+    Flag("check", "", str, "run-time check that names the op, its line, and whether its input was already bad", choices=("", "nan")),
     Flag("verify", False, _bool, "run the IR verifier after every pass"),
     Flag("dump", "", str, "directory for the text of every level of each compile"),
 )}
@@ -62,7 +72,7 @@ def get(name: str) -> Any:
 
 def _check(flag: Flag, text: Any, source: str) -> Any:
     try:
-        value = flag.parse(text) if isinstance(text, str) else text
+        value = flag.parse(str(text)) if isinstance(text, (str, int)) else text
     except ValueError as e:
         raise ValueIssue(f"{source}={text!r} is not valid", why=str(e), do=flag.help) from None
     if flag.choices and value not in flag.choices:
@@ -97,6 +107,6 @@ def document() -> str:
     """A Markdown table of all flags."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for f in TABLE.values():
-        text = f.help + (f" ({', '.join(f.choices)})" if f.choices else "")
+        text = f.help + (f" ({', '.join(filter(None, f.choices))})" if f.choices else "")
         rows.append(f"| `{f.env}` | `{f.default}` | {text} |")
     return "\n".join(rows)

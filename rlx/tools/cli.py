@@ -27,7 +27,7 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; an rlx error is printed in its four parts and gives exit status 1."""
+    """Run a command; an error of rlx, of a file or of an expression is printed and gives exit status 1."""
     args = list(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage())
@@ -38,6 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(COMMANDS[args[0]][0])
     try:
         return int(module.main(args[1:]) or 0)
-    except RlxError as e:
+    except (RlxError, OSError, SyntaxError, NameError) as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 1
