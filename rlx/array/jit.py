@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx.array.array import Array
-from rlx.array.build import as_array, concrete, is_scalar, tracing
+from rlx.array.build import as_array, concrete, constant, is_scalar, tracing
 from rlx.array.hooks import default_device, default_float, hooks
 from rlx.array.tree import Tree, flatten, unflatten
 from rlx.core import dtype as dt
@@ -113,7 +113,8 @@ class Jitted:
         device = self._place(leaves)
         with tracing() as depth:
             params = [parameter(_type(x, device), depth, here(2), device) for x in leaves]
-            arrays = [Array(p, weak=is_scalar(x)) for p, x in zip(params, leaves, strict=True)]
+            weak = [is_scalar(x) or (isinstance(x, Array) and x._weak) for x in leaves]
+            arrays = [Array(p, weak=w) for p, w in zip(params, weak, strict=True)]
             result = self._call(arrays, structure, static)
             out_leaves, out_structure = flatten(result)
             outputs = [as_array(x, device=device)._value for x in out_leaves]
@@ -137,7 +138,8 @@ class Jitted:
 
     def _inline(self, leaves: list[Any], structure: Tree, static: Guard) -> Any:
         """Inside another trace the function's graph becomes part of the outer one."""
-        arrays = [as_array(x) for x in leaves]
+        device = self._place(leaves)
+        arrays = [_number(x, device) if is_scalar(x) else as_array(x) for x in leaves]
         traced = self._trace(list(arrays), structure, static)
         values = inline(traced.graph, [*[a._value for a in arrays], *traced.captured])
         return unflatten(traced.structure, [Array(v) for v in values])
@@ -229,6 +231,11 @@ def _storage(x: Any, device: str) -> Any:
         d = dt.default_of(x, default_float(device)) if is_scalar(x) else None
         x = as_array(x, d, device)
     return _concrete(x._value)
+
+
+def _number(x: Any, device: str) -> Array:
+    """A Python number as an array of the device's type that still takes the dtype of what it meets."""
+    return Array(constant(x, dt.default_of(x, default_float(device)), device)._value, weak=True)
 
 
 def _concrete(v: Value) -> Any:

@@ -294,3 +294,12 @@ def test_a_broken_plug_in_is_absent_with_its_reason(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DeviceError) as e:
         rlx.asarray(X, device="broken")
     assert "no driver" in e.value.why and e.value.do
+
+
+def test_numbers_stay_weak_through_nested_compiled_functions() -> None:
+    """A Python number given to a compiled function inside another takes the dtype of the arrays it meets."""
+    inner = rlx.jit(lambda x, s: rlx.where(x > s, x * s, x))
+    outer = rlx.jit(lambda x: inner(x, 0.5))
+    x = rlx.asarray(np.array([0.25, 1.0], np.float32))
+    assert outer(x).dtype == rlx.float32 and outer(x).tolist() == [0.25, 0.5]
+    assert "f64" not in outer.lower(x).text("hir")
