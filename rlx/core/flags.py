@@ -51,7 +51,8 @@ TABLE: dict[str, Flag] = {f.name: f for f in (
     Flag("cache_size", 1 << 30, _count, "bytes the disk cache may grow to"),
     Flag("threads", 0, _count, "threads of the cpu device (0: every core this process may use)"),
     Flag("math", "precise", str, "accuracy of elementwise functions", True, ("precise", "fast")),
-    Flag("check", "", str, "run-time check that names the op, its line, and whether its input was already bad", choices=("", "nan")),
+    Flag("check", "", str, "run-time check that names the op, its line, and whether its input was already bad",
+         choices=("", "nan")),
     Flag("verify", False, _bool, "run the IR verifier after every pass"),
     Flag("dump", "", str, "directory for the text of every level of each compile"),
 )}
