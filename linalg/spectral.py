@@ -64,7 +64,7 @@ def eigvals(x: Any, /, *, errors: str = RAISE) -> Any:
     return outcome(w, info, errors, "converge")
 
 
-def svd(x: Any, /, *, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+def svd(x: Any, /, full_matrices: bool = True, *, compute_uv: bool = True, hermitian: bool = False,
         errors: str = RAISE) -> Any:
     """``(U, S, Vh)`` with ``A = U diag(S) Vh`` for ``(..., m, n)``: S real and descending, k = min(m, n) of them.
 

@@ -60,7 +60,8 @@ def _(ct: Array, out: Array, x: Array, update: Array, *index: Array, kind: str) 
         share = ct / ties
         return (share * kept, gather(share, *index) * hit, *none)
     others = scatter(x, update, index, "mul")
-    return (ct * others / x, gather(ct * others, *index) / update, *none)
+    conj = FUNCTIONS["conj"]
+    return (ct * conj(others / x), gather(ct * conj(others), *index) / conj(update), *none)
 
 
 def _zeros(x: Array) -> Array:

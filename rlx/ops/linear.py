@@ -133,12 +133,24 @@ def _(values: Type, offsets: Type, *, kind: str) -> Type:
 
 @_segment.grad
 def _(ct: Array, out: Array, values: Array, offsets: Array, *, kind: str) -> tuple[Array | None, None]:
+    rows = segment_of(offsets, values.shape[0])
+    if kind == "prod":
+        return ct_rows(ct, rows) * FUNCTIONS["conj"](_others_of_segment(values, offsets, rows)), None
     if kind != "sum":
-        rows = segment_of(offsets, values.shape[0])
         hit = cast(FUNCTIONS["equal"](values, ct_rows(out, rows)), values.dtype)
         n = segment_reduce(hit, offsets)
         return hit * ct_rows(ct / FUNCTIONS["where"](FUNCTIONS["equal"](n, 0), 1, n), rows), None
-    return ct_rows(ct, segment_of(offsets, values.shape[0])), None
+    return ct_rows(ct, rows), None
+
+
+def _others_of_segment(values: Array, offsets: Array, rows: Array) -> Array:
+    """For each element, the product of the others of its segment; right where elements are zero."""
+    where, equal = FUNCTIONS["where"], FUNCTIONS["equal"]
+    zero = equal(values, 0)
+    zeros = ct_rows(segment_reduce(cast(zero, dt.int64), offsets), rows)
+    safe = where(zero, 1, values)
+    nonzero = ct_rows(segment_reduce(safe, offsets, "prod"), rows)
+    return cast(where(zero, where(equal(zeros, 1), nonzero, 0), where(equal(zeros, 0), nonzero / safe, 0)), values.dtype)
 
 
 def ct_rows(x: Array, rows: Array) -> Array:
@@ -176,7 +188,8 @@ def _(ct: Array, out: Array, x: Array, *, kind: str, axis: int, reverse: bool) -
         return (scan(ct, "add", axis, not reverse),)
     if kind == "mul":
         safe = FUNCTIONS["where"](FUNCTIONS["equal"](x, 0), 1, x)
-        return (scan(ct * out, "add", axis, not reverse) / safe,)
+        conj = FUNCTIONS["conj"]
+        return (scan(ct * conj(out), "add", axis, not reverse) / conj(safe),)
     n = x.shape[axis]
     index = reshape(iota(n, dt.int64, x._value.node.device), tuple(n if i == axis else 1 for i in range(x.ndim)))
     fresh = FUNCTIONS["equal"](x, out)

@@ -38,7 +38,7 @@ FUNCTIONS = ("cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eig
 def host(x: Any) -> Any:
     """Results as NumPy arrays (scalars for single numbers), evaluated, so that failures are raised by the call."""
     if isinstance(x, rlx.Array):
-        return np.asarray(x)[()]
+        return np.array(x)[()]
     if isinstance(x, tuple):
         values = [host(v) for v in x]
         return type(x)(*values) if hasattr(x, "_fields") else tuple(values)
