@@ -10,7 +10,7 @@ from rlx.array.array import Array
 from rlx.array.build import as_array, cast
 from rlx.array.hooks import default_float
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
-from rlx.core.shape import axes_tuple
+from rlx.core.shape import axes_tuple, axis_index
 from rlx.linalg.arguments import floats
 from rlx.linalg.errors import matrix, square
 from rlx.linalg.solvers import inv
@@ -89,7 +89,9 @@ def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -
     if len(axes) != 2:
         raise ShapeError(f"norm() over {len(axes)} axes of an array of shape {a.shape}",
                          why="there are norms of vectors and of matrices", do="name one or two axes")
-    order = (*(i for i in range(a.ndim) if i not in axes), *axes)
+    # Rows and columns as they were named: a matrix norm of order 1 is of columns.
+    rows_columns = axes if axis is None else tuple(axis_index(int(i), a.ndim) for i in axis)
+    order = (*(i for i in range(a.ndim) if i not in axes), *rows_columns)
     out = matrix_norm(rlx.permute_dims(a, order), ord="fro" if ord in (None, "f") else ord)
     if keepdims:
         out = out.reshape(tuple(1 if i in axes else n for i, n in enumerate(a.shape)))

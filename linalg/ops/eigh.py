@@ -65,8 +65,8 @@ def _jacobi(a: Array) -> tuple[Array, Array, Array]:
     i = counter(h, a)
     off_diagonal = rlx.not_equal(rows_of(2 * h, a), cols_of(2 * h, a))
     norm = rlx.sum(_square(x), axis=(1, 2))
-    # An element that a rotation makes zero keeps the rounding of the elements it was made of.
-    goal = norm * (n * eps(a.dtype) ** 2)
+    # An element that a rotation makes zero keeps the rounding of the elements it was made of: n^2 of them, eps each.
+    goal = norm * (n * eps(a.dtype)) ** 2
 
     def off(x: Array) -> Array:
         return rlx.sum(rlx.where(off_diagonal, _square(x), 0), axis=(1, 2))
