@@ -120,7 +120,13 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
         state, target = program.solve(*args, limit, size=size)
     else:
         state, target = _step_by_step(program, args, limit, size, callback)
-    return state.x, _info(state, target)
+    info = _info(state, target)
+    if isinstance(info, SolverInfo) and info.reason == "nonfinite":
+        # Only now is it worth a pass over the arguments: were they finite?
+        for name, given in (("A", operator), ("b", vector), ("x0", guess), ("M", precond)):
+            for leaf in flatten(given)[0]:
+                _finite(leaf, name)
+    return state.x, info
 
 
 class Function:
@@ -273,9 +279,7 @@ def _prepare(A: Any, b: Any, x0: Any, device: str | None) -> tuple[Any, Array, A
         common = dt.common_type(operator.dtype, vector.dtype)
         operator = operator if operator.dtype == common else operator.astype(common)
         vector = astype(vector, common)
-        _finite(operator.data, "A")
         operator = bands_of(operator) or operator
-    _finite(vector, "b")
     guess = None if x0 is None else astype(_vector(x0, vector.device, "x0"), vector.dtype)
     if guess is not None and guess.shape != vector.shape:
         raise ShapeError(f"cg with x0 of length {guess.shape[0]} and b of length {n}", why="the sizes differ",
@@ -331,7 +335,7 @@ _all_finite = jit(lambda x: every(isfinite(x)))
 
 
 def _finite(x: Array, name: str) -> None:
-    if x.is_traced:
+    if x.is_traced or not x.dtype.is_inexact:
         return
     if not bool(_all_finite(x)):
         raise ValueIssue(f"cg with a NaN or infinity in {name}", why="no residual would ever be small",

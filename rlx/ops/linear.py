@@ -150,7 +150,8 @@ def _others_of_segment(values: Array, offsets: Array, rows: Array) -> Array:
     zeros = ct_rows(segment_reduce(cast(zero, dt.int64), offsets), rows)
     safe = where(zero, 1, values)
     nonzero = ct_rows(segment_reduce(safe, offsets, "prod"), rows)
-    return cast(where(zero, where(equal(zeros, 1), nonzero, 0), where(equal(zeros, 0), nonzero / safe, 0)), values.dtype)
+    alone = where(zero, where(equal(zeros, 1), nonzero, 0), where(equal(zeros, 0), nonzero / safe, 0))
+    return cast(alone, values.dtype)
 
 
 def ct_rows(x: Array, rows: Array) -> Array:
