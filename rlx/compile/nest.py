@@ -33,7 +33,7 @@ from rlx.ir.prim import COMBINE
 #: Element operations in one chunk: about 20 us of work, so that waking a thread pays.
 CHUNK_WORK = 32_768
 #: The same inside a loop, where the threads are awake: about 1 us.
-HOT_WORK = 4_096
+HOT_WORK = 16_384
 #: Most chunks of one kernel: enough to balance 16 cores.
 MAX_CHUNKS = 64
 #: Lanes a column reduction accumulates at once in local memory.
