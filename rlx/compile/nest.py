@@ -32,7 +32,7 @@ from rlx.ir.prim import COMBINE
 
 #: Element operations in one chunk: about 20 us of work, so that waking a thread pays.
 CHUNK_WORK = 32_768
-#: The same inside a loop, where the threads are awake: about 1 us.
+#: The same inside a loop, where the threads are awake: about 4 us.
 HOT_WORK = 16_384
 #: Most chunks of one kernel: enough to balance 16 cores.
 MAX_CHUNKS = 64
