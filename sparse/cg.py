@@ -136,7 +136,13 @@ class Function:
         self.f = f
 
     def __call__(self, x: Array) -> Array:
-        return self.f(x)
+        y = self.f(x)
+        if not isinstance(y, Array) or y.shape != x.shape or y.dtype != x.dtype:
+            got = f"{y.dtype.name}{list(y.shape)}" if isinstance(y, Array) else type(y).__name__
+            raise ShapeError(f"an operator returned {got} for {x.dtype.name}{list(x.shape)}",
+                             why="A and M give an array of the type and shape that they take",
+                             do="return the product with its argument, in the argument's dtype")
+        return y
 
 
 register_pytree(Function, lambda op: ((), op.f), lambda f, _: Function(f))

@@ -117,7 +117,12 @@ class CSR:
         """From a Matrix Market file (``.mtx``, ``.mtx.gz``, ``.mtx.bz2``)."""
         rows, cols, values, shape, _ = read_mtx(path)
         if dtype is not None:
-            values = values.astype(dt.as_dtype(dtype).numpy)
+            wanted = dt.as_dtype(dtype)
+            if wanted not in DTYPES or (values.dtype.kind == "c" and not wanted.is_complex):
+                raise DTypeError(f"a matrix of {values.dtype} from {os.fspath(path)} as {wanted.name}",
+                                 why="the values would be cut; products take f32, f64, c64 and c128",
+                                 do="read it in its own dtype, or ask for one that holds its values")
+            values = values.astype(wanted.numpy)
         elif values.dtype.kind in "iu":
             values = values.astype(np.float64)
         return cls.from_arrays(rows, cols, values, shape, device=device)

@@ -228,6 +228,9 @@ BAD: dict[str, tuple[type[Exception], Any]] = {
     "float maxiter": (ValueIssue, lambda: rlx.sparse.cg(spd(), np.ones(60), maxiter=1.5)),  # type: ignore[arg-type]
     "half precision": (DTypeError, lambda: rlx.sparse.cg(spd(), np.ones(60, "float16"))),
     "a string for A": (DTypeError, lambda: rlx.sparse.cg("A", np.ones(60))),
+    "a function of another shape": (ShapeError, lambda: rlx.sparse.cg(lambda p: p[:3], np.ones(60))),
+    "a function of another dtype": (ShapeError, lambda: rlx.sparse.cg(lambda p: p * 1j, np.ones(60))),
+    "a number for a product": (ShapeError, lambda: rlx.sparse.cg(lambda p: 3, np.ones(60))),  # type: ignore[arg-type,return-value]
     "no matrix": (DTypeError, lambda: rlx.sparse.cg(None, np.ones(60))),
     "a tolerance that is no number": (ValueIssue, lambda: rlx.sparse.cg(spd(), np.ones(60), rtol="small")),  # type: ignore[arg-type]
     "a callback that is no function": (DTypeError, lambda: rlx.sparse.cg(spd(), np.ones(60), callback=3)),  # type: ignore[arg-type]

@@ -79,6 +79,13 @@ def test_from_mtx(tmp_path: Any) -> None:
     np.testing.assert_allclose(np.asarray(A.todense()), a.toarray().astype("float32"))
 
 
+def test_from_mtx_cuts_no_values(tmp_path: Any) -> None:
+    rlx.sparse.write_mtx(tmp_path / "c.mtx", [0], [0], np.array([1 + 2j]), (1, 1))
+    for dtype in ("float64", "int32"):
+        with pytest.raises(DTypeError):
+            rlx.sparse.CSR.from_mtx(tmp_path / "c.mtx", dtype=dtype)
+
+
 def test_empty_rows_and_empty_matrix() -> None:
     A = rlx.sparse.CSR.from_arrays([2], [1], [3.0], (4, 2))
     assert np.asarray(A @ np.ones(2)).tolist() == [0, 0, 3, 0]
