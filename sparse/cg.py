@@ -117,16 +117,16 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
         raise TraceError("cg with a callback inside a traced function", why="a callback is Python between iterations",
                          do="drop the callback; the residual history is in info")
     if callback is None:
-        state, target = program.solve(*args, limit, size=size)
+        x, traced = program.solve(*args, limit, size=size)
     else:
-        state, target = _step_by_step(program, args, limit, size, callback)
-    info = _info(state, target)
+        x, traced = _step_by_step(program, args, limit, size, callback)
+    info = traced if x.is_traced else SolverInfo.from_traced(traced)
     if isinstance(info, SolverInfo) and info.reason == "nonfinite":
         # Only now is it worth a pass over the arguments: were they finite?
         for name, given in (("A", operator), ("b", vector), ("x0", guess), ("M", precond)):
             for leaf in flatten(given)[0]:
                 _finite(leaf, name)
-    return state.x, info
+    return x, info
 
 
 class Function:
@@ -241,17 +241,17 @@ class _Program:
         return s, _start(s, guess, size)
 
     @classmethod
-    def _whole(cls, A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, limit: Any, *, size: int) -> tuple[State,
-                                                                                                               Array]:
+    def _whole(cls, A: Any, M: Any, b: Array, x: Any, rtol: Any, atol: Any, limit: Any, *,
+               size: int) -> tuple[Array, TracedInfo]:
         s, v = cls._begin(A, M, b, x, rtol, atol, size)
-        return _solve(s, v, limit), s.target
+        return _answer(_solve(s, v, limit), s.target)
 
 
 _program = _Program()
 
 
 def _step_by_step(program: _Program, args: tuple[Any, ...], limit: int, size: int,
-                  callback: Callable[[Array], Any]) -> tuple[State, Array]:
+                  callback: Callable[[Array], Any]) -> tuple[Array, TracedInfo]:
     A, M, b, x, rtol, atol = args
     system, v = program.start(A, M, b, x, rtol, atol, size=size)
     while int(v.status) == RUNNING:
@@ -262,7 +262,7 @@ def _step_by_step(program: _Program, args: tuple[Any, ...], limit: int, size: in
                 callback(v.x)
                 continue
         v = program.verify(system, v, limit)
-    return v, system.target
+    return _answer(v, system.target)
 
 
 # Arguments and results
@@ -371,9 +371,9 @@ def _number(v: Any) -> Any:
     return v if isinstance(v, Array) else float(v)
 
 
-def _info(v: State, target: Array) -> Any:
-    traced = TracedInfo(v.status, v.k, v.matvecs, v.norm, target, v.history)
-    return traced if v.x.is_traced else SolverInfo.from_traced(traced)
+def _answer(v: State, target: Array) -> tuple[Array, TracedInfo]:
+    """What leaves the program: the solution, and what the report is made of."""
+    return v.x, TracedInfo(v.status, v.k, v.matvecs, v.norm, target, v.history)
 
 
 __all__ = ["cg"]
