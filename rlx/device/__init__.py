@@ -10,11 +10,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rlx.core.errors import DeviceError
 from rlx.device.base import Device, Executable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "rlx.devices"
 _opened: dict[str, Device] = {}
@@ -81,7 +84,8 @@ def _packages() -> tuple[str, ...]:
 
 
 def _plugins() -> dict[str, EntryPoint]:
-    return {p.name: p for p in entry_points(group=GROUP)}
+    from importlib import metadata  # slow to import, and needed only once a device is looked for
+    return {p.name: p for p in metadata.entry_points(group=GROUP)}
 
 
 __all__ = ["Device", "Executable", "available", "find", "names"]

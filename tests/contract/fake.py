@@ -72,5 +72,5 @@ def plug_in(monkeypatch: pytest.MonkeyPatch, made: FakeDevice) -> None:
         @staticmethod
         def load() -> ModuleType:
             return module
-    monkeypatch.setattr(devices, "entry_points", lambda group: [Entry] if group == devices.GROUP else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry] if group == devices.GROUP else [])
     monkeypatch.setattr(devices, "_opened", dict(devices._opened))

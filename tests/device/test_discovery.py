@@ -19,7 +19,7 @@ def plug(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
     vars(module).update(functions)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     entry = EntryPoint(name, module.__name__, rlx.device.GROUP)
-    monkeypatch.setattr(rlx.device, "entry_points", lambda group: [entry] * (group == rlx.device.GROUP))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] * (group == rlx.device.GROUP))
 
 
 def test_a_device_is_opened_once() -> None:
