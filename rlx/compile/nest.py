@@ -61,8 +61,6 @@ class Naming:
         self.names: dict[Value | str, str] = {}
         self.dtypes: dict[str, DType] = {}
         self.sizes: dict[str, int] = {}
-        self.written: set[str] = set()
-        self.read: set[str] = set()
 
     def of(self, v: Value) -> str:
         return self.scratch(v, v.dtype, prod(sizes(v)))
