@@ -15,7 +15,6 @@ import bz2
 import gzip
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rlx.core.errors import FormatError, IndexOutOfBounds, ShapeError, ValueIssue
+from rlx.core.files import replacing
 from rlx.sparse.mtxscan import SYMMETRIES, Header, Source, body_lines, read_header, survey
 
 _INTEGER = re.compile(rb"[+-]?\d+")
@@ -329,14 +329,6 @@ def _packed(file: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream to a new file that takes ``path``'s place when the block ends well."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(draft, "xb") as file:
-            with _packed(file, path.suffix) as stream:
-                yield stream
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    """A stream, packed as the suffix says, to a new file that takes ``path``'s place when the block ends well."""
+    with replacing(path) as file, _packed(file, path.suffix) as stream:
+        yield stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from rlx.core.caps import Caps
 from rlx.core.dtype import DType
 from rlx.core.errors import DeviceError
 from rlx.ir.claim import Claim
-from rlx.ir.loop import Program
+
+if TYPE_CHECKING:  # the kernels' IR is read when something compiles, not at import
+    from rlx.ir.loop import Program
 
 #: A buffer on a device. Only the device that made it looks inside.
 Storage = Any

@@ -22,7 +22,7 @@ from rlx.array.build import as_array, from_numpy
 from rlx.array.host import from_host, to_host
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, FormatError
-from rlx.ops.io import _replace
+from rlx.core.files import replacing
 
 #: The format's names of the dtypes that rlx has.
 _DTYPES = {
@@ -81,7 +81,8 @@ def save(path: str | Path, arrays: Mapping[str, Any], *, metadata: Mapping[str, 
         specs[name] = package.TensorSpec(dtype=a.dtype.name, shape=a.shape, data_ptr=host.ctypes.data,
                                          data_len=host.nbytes)
     data = bytes(package.serialize(specs, metadata=dict(metadata) if metadata else None))
-    _replace(Path(path), lambda f: f.write(data))
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _package() -> Any:

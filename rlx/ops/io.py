@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from rlx.array.build import as_array, from_numpy
 from rlx.array.define import public
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, FormatError
+from rlx.core.files import replacing
 
 
 def _host(x: Any) -> np.ndarray[Any, Any]:
@@ -24,19 +22,6 @@ def _host(x: Any) -> np.ndarray[Any, Any]:
         raise DTypeError(f"cannot save a bfloat16 array of shape {a.shape} as .npy", why="the format has no such type",
                          do="cast it with .astype(rlx.float32), or save it as safetensors")
     return np.asarray(a)
-
-
-def _replace(path: str | Path, write: Callable[[Any], None]) -> None:
-    """Write beside the path, then rename: a reader sees the old file or the whole new one."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as f:
-            write(f)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _named(path: str | Path, suffix: str) -> Path:
@@ -48,21 +33,24 @@ def _named(path: str | Path, suffix: str) -> Path:
 def save(path: str | Path, x: Any, /) -> None:
     """Write an array as ``.npy`` (the suffix is added when missing)."""
     host = _host(x)
-    _replace(_named(path, ".npy"), lambda f: np.save(f, host, allow_pickle=False))
+    with replacing(_named(path, ".npy")) as file:
+        np.save(file, host, allow_pickle=False)
 
 
 @public
 def savez(path: str | Path, /, **arrays: Any) -> None:
     """Write named arrays as ``.npz`` (the suffix is added when missing), uncompressed."""
     hosts = {k: _host(v) for k, v in arrays.items()}
-    _replace(_named(path, ".npz"), lambda f: np.savez(f, **hosts))  # type: ignore[arg-type]
+    with replacing(_named(path, ".npz")) as file:
+        np.savez(file, **hosts)  # type: ignore[arg-type]
 
 
 @public
 def savez_compressed(path: str | Path, /, **arrays: Any) -> None:
     """Write named arrays as compressed ``.npz``."""
     hosts = {k: _host(v) for k, v in arrays.items()}
-    _replace(_named(path, ".npz"), lambda f: np.savez_compressed(f, **hosts))  # type: ignore[arg-type]
+    with replacing(_named(path, ".npz")) as file:
+        np.savez_compressed(file, **hosts)  # type: ignore[arg-type]
 
 
 @public

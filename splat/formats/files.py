@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlx.core.errors import FormatError
+from rlx.core.files import replacing
 
 #: Decoded bytes that a compressed file may always have, whatever its ratio.
 FREE_BYTES = 256 << 20
@@ -48,27 +47,9 @@ def read_bytes(path: Any) -> bytes:
 
 
 def write_atomic(path: Any, parts: list[bytes]) -> None:
-    """Write all parts to a temporary file beside the target, then rename: a reader never sees half a file."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as f:
-            for p in parts:
-                f.write(p)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now
+    """Write all parts as one file, or nothing: a reader never sees half a file."""
+    with replacing(path) as file:
+        file.writelines(parts)
 
 
 def need(data: bytes | memoryview, offset: int, size: int, what: str) -> None:
