@@ -37,8 +37,8 @@ Solve = Callable[[MatVec, Any], Any]
 class Solved(Body):
     """``solve(A, b)`` for a linear map that depends on parameters.
 
-    ``graph`` is (b, parameters) -> x, ``transpose`` the same for the transposed map (None: it is not known), ``map``
-    (x, parameters) -> A x.
+    ``graph`` is (b, parameters) -> (x, reports), ``transpose`` the same for the transposed map (None: it is not known),
+    ``map`` (x, parameters) -> A x. Reports have no derivative.
     """
 
     def __init__(self, graph: Graph, transpose: Graph | None, map_: Graph, size: int) -> None:
@@ -53,22 +53,25 @@ class Solved(Body):
                                          why="the transpose of the map must be solved with",
                                          do="pass transpose_solve=, or symmetric=True, or use forward mode")
         turned = Solved(self.transpose, self.graph, self._transposed_map(args), self.size)
-        seeds = [filled(c, o) for c, o in zip(cts, outs, strict=True)]
-        duals = call(turned, [*seeds, *params])
+        xs = outs[:self.size]
+        seeds = [filled(c, o) for c, o in zip(cts, xs, strict=False)]
+        duals = call(turned, [*seeds, *params])[:self.size]
         on = [False] * self.size + [bool(x) for x in live[self.size:]]
-        rest = pull_graph(self.map, [*outs, *params], on, [-d for d in duals])
+        rest = pull_graph(self.map, [*xs, *params], on, [-d for d in duals])
         return [*duals, *rest[self.size:]]
 
     def push(self, args: Sequence[Dual]) -> list[Dual]:
         """One solve with ``db - dA x``."""
         arrays = [a.array for a in args]
-        xs = call(self, arrays)
+        outs = call(self, arrays)
+        xs, reports = outs[:self.size], outs[self.size:]
         moved = Pusher().graph(self.map, [*[Dual(x) for x in xs], *args[self.size:]])
         right = []
         for b, m in zip(args, moved, strict=False):
             t = filled(b.tangent, b.array)
             right.append(t if m.tangent is None else t - m.tangent)
-        return [Dual(x, t) for x, t in zip(xs, call(self, [*right, *arrays[self.size:]]), strict=True)]
+        tangents = call(self, [*right, *arrays[self.size:]])[:self.size]
+        return [*[Dual(x, t) for x, t in zip(xs, tangents, strict=True)], *[Dual(r) for r in reports]]
 
     def batched(self, axes: Sequence[bool], size: int, args: Arrays) -> tuple[list[Array], list[bool]]:
         """The three functions over the batch."""
@@ -80,7 +83,8 @@ class Solved(Body):
             return None if g is None else _closed(lambda *xs: _full(batch_graph(g, xs, every, size), size), operands)
         graph, map_ = over(self.graph), over(self.map)
         assert graph is not None and map_ is not None
-        return call(Solved(graph, over(self.transpose), map_, self.size), operands), [True] * self.size
+        outs = call(Solved(graph, over(self.transpose), map_, self.size), operands)
+        return outs, [True] * len(outs)
 
     def _transposed_map(self, args: Arrays) -> Graph:
         """(y, parameters) -> A^T y."""
@@ -96,12 +100,13 @@ class Solved(Body):
 
 
 def custom_linear_solve(matvec: MatVec, b: Any, solve: Solve, transpose_solve: Solve | None = None,
-                        symmetric: bool = False) -> Any:
+                        symmetric: bool = False, has_aux: bool = False) -> Any:
     """The solution ``x`` of ``matvec(x) = b`` by ``solve(matvec, b)``, differentiable by one more solve.
 
     ``matvec`` is linear and may use arrays from around it: x is differentiated with respect to them and ``b``.
     ``transpose_solve(matvec_T, b)`` serves the reverse mode; ``symmetric=True`` says that ``solve`` does (for complex
-    values: that the map is Hermitian). b and x are trees of one structure.
+    values: that the map is Hermitian). b and x are trees of one structure. With ``has_aux`` the solvers return
+    ``(x, report)`` and so does this function; a report has no derivative.
 
     >>> import rlx
     >>> def x(a):
@@ -118,9 +123,12 @@ def custom_linear_solve(matvec: MatVec, b: Any, solve: Solve, transpose_solve: S
     forward = _solver(solve, map_, rhs, structure, False)
     backward = _solver(solve, map_, rhs, structure, False) if symmetric else \
         None if transpose_solve is None else _solver(transpose_solve, map_, rhs, structure, True)
-    graphs, operands = _merge([map_, *[g for g in (forward, backward) if g is not None]], len(rhs), params)
+    found = [g for g in (forward, backward) if g is not None]
+    graphs, operands = _merge([map_, *[(g, captured) for g, captured, _ in found]], len(rhs), params)
     body = Solved(graphs[1], graphs[2] if backward is not None else None, graphs[0], len(rhs))
-    return unflatten(structure, call(body, [*rhs, *operands]))
+    outs = call(body, [*rhs, *operands])
+    x = unflatten(structure, outs[:len(rhs)])
+    return (x, unflatten(forward[2].children[1], outs[len(rhs):])) if has_aux else x
 
 
 Closed = tuple[Graph, list[Value]]
@@ -146,8 +154,9 @@ def _close(f: Callable[..., Any], like: Arrays) -> Closed:
     return graph, captured
 
 
-def _solver(solve: Solve, map_: Closed, rhs: Arrays, structure: Tree, turned: bool) -> Closed:
-    """``solve`` traced with the map's captured values as they are."""
+def _solver(solve: Solve, map_: Closed, rhs: Arrays, structure: Tree,
+            turned: bool) -> tuple[Graph, list[Value], Tree]:
+    """``solve`` traced with the map's captured values as they are, and the structure of what it returns."""
     graph, params = map_
     extra = [Array(v) for v in params]
 
@@ -158,7 +167,14 @@ def _solver(solve: Solve, map_: Closed, rhs: Arrays, structure: Tree, turned: bo
         on = [True] * len(xs) + [False] * len(extra)
         got = pull_graph(graph, [*[zeros_as(x) for x in xs], *extra], on, list(xs))
         return unflatten(structure, [filled(c, x) for c, x in zip(got, xs, strict=False)])
-    return _close(lambda *b: solve(matvec, unflatten(structure, list(b))), rhs)
+    shape: list[Tree] = []
+
+    def f(*b: Array) -> Any:
+        out = solve(matvec, unflatten(structure, list(b)))
+        shape[:] = [flatten(out)[1]]
+        return out
+    graph, captured = _close(f, rhs)
+    return graph, captured, shape[0]
 
 
 def _merge(closed: Sequence[Closed], fixed: int, first: Sequence[Value]) -> tuple[list[Graph], list[Array]]:

@@ -186,3 +186,16 @@ def test_fixed_point():
     check_grad(f, m, B, order=2, rtol=1e-5, atol=1e-6)
     t = rlx.fixed_point(lambda s: {"a": 0.5 * s["b"] + 1, "b": 0.5 * s["a"]}, {"a": 0.0, "b": 0.0})
     close(t["a"], 4 / 3)
+
+
+def test_a_linear_solve_gives_a_report_that_has_no_derivative() -> None:
+    def solved(a):
+        one = rlx.asarray(1.0)
+        x, report = rlx.custom_linear_solve(lambda v: a * v, 6.0 * one, lambda mv, b: (b / mv(one), {"size": 2 * b}),
+                                            symmetric=True, has_aux=True)
+        return x + report["size"]
+    assert solved(rlx.asarray(2.0)).item() == 15.0
+    assert rlx.grad(solved)(2.0).item() == -1.5
+    assert rlx.grad(rlx.grad(solved))(2.0).item() == 1.5
+    assert rlx.jvp(solved, (rlx.asarray(2.0),), (rlx.asarray(1.0),))[1].item() == -1.5
+    np.testing.assert_allclose(np.asarray(rlx.vmap(rlx.grad(solved))(rlx.asarray([2.0, 1.0]))), [-1.5, -6.0])
