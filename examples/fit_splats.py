@@ -16,29 +16,11 @@ import numpy as np
 
 import rlx
 from rlx import splat
+from rlx.splat.scenes import torus
 
 Raw = tuple[rlx.Array, ...]
 #: Steps of Adam for means, log scales, rotations, opacity logits and harmonics, as shares of the scene's size.
 RATES = (4e-3, 1.5e-2, 1e-2, 5e-2, 2e-2)
-
-
-def procedural(count: int = 400) -> splat.Gaussians:
-    """A torus of colour over a striped floor: flat Gaussians along the surface."""
-    n = count // 2
-    i = np.arange(n)
-    u, v = 2 * np.pi * i / n * 13, 2 * np.pi * i / n
-    ring = np.stack([(0.7 + 0.22 * np.cos(u)) * np.cos(v), 0.22 * np.sin(u), (0.7 + 0.22 * np.cos(u)) * np.sin(v)], 1)
-    side = int(np.sqrt(count - n))
-    x, z = np.meshgrid(np.linspace(-1, 1, side), np.linspace(-1, 1, side))
-    floor = np.stack([x.ravel(), np.full(side * side, -0.45), z.ravel()], 1)
-    hue = np.stack([v, v + 2.1, v + 4.2], 1)
-    stripes = np.where((np.arange(side) // 2 % 2)[None, :, None], [0.9, 0.85, 0.7], [0.25, 0.3, 0.45])
-    colors = np.concatenate([0.5 + 0.45 * np.cos(hue), np.broadcast_to(stripes, (side, side, 3)).reshape(-1, 3)])
-    means = np.concatenate([ring, floor])
-    scales = np.concatenate([np.full((n, 3), 0.07), np.tile([1.3 / side, 0.01, 1.3 / side], (side * side, 1))])
-    turns = np.tile([1.0, 0, 0, 0], (len(means), 1))
-    sh = ((colors - 0.5) / 0.28209479177387814)[:, None, :]
-    return splat.Gaussians.create(means, scales, turns, np.full(len(means), 0.9), sh)
 
 
 def noise(count: int, seed: int) -> splat.Gaussians:
@@ -102,7 +84,7 @@ def fit(
     """Fit ``count`` Gaussians to ``views`` pictures of ``size`` pixels a side; the Gaussians, and PSNR on unseen
     views.
     """
-    target = procedural()
+    target = torus()
     turn = lambda n, lift: splat.Camera.orbit(n, center=(0, 0, 0), radius=2.6, elevation=lift, width=size, height=size)
     cameras, unseen = [*turn(views - views // 3, 20), *turn(views // 3, 50)], turn(5, 33)
     pictures, hidden = ([splat.render(target, c).rgb for c in cs] for cs in (cameras, unseen))

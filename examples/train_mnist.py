@@ -18,10 +18,7 @@ import numpy as np
 
 import rlx
 from rlx import nn
-
-#: Strokes of each figure: top, upper left, upper right, middle, lower left, lower right, bottom.
-SEGMENTS = ("1110111", "0010010", "1011101", "1011011", "0111010",
-            "1101011", "1101111", "1010010", "1111111", "1111011")
+from rlx.nn.figures import seven_segment
 
 
 class Digits(NamedTuple):
@@ -44,17 +41,7 @@ def split(x: Any, y: Any, source: str, seed: int = 0) -> Digits:
 
 def procedural(count: int = 3000, seed: int = 0) -> Digits:
     """Seven-segment figures of 12x12, each moved by up to a pixel, with noise."""
-    rng = np.random.default_rng(seed)
-    shapes = np.zeros((10, 12, 12), np.float32)
-    places = ((slice(2, 3), slice(4, 8)), (slice(2, 6), slice(4, 5)), (slice(2, 6), slice(7, 8)),
-              (slice(5, 6), slice(4, 8)), (slice(5, 10), slice(4, 5)),
-              (slice(5, 10), slice(7, 8)), (slice(9, 10), slice(4, 8)))
-    for shape, on in zip(shapes, SEGMENTS, strict=True):
-        for place, lit in zip(places, on, strict=True):
-            shape[place] = np.maximum(shape[place], float(lit))
-    y = rng.integers(0, 10, count)
-    moved = [np.roll(shapes[c], rng.integers(-1, 2, 2), (0, 1)) for c in y]
-    return split(np.clip(moved + rng.normal(0, 0.25, (count, 12, 12)), 0, 1), y, "figures drawn here")
+    return split(*seven_segment(count, seed), "figures drawn here")
 
 
 def digits(mnist: Path | None = None) -> Digits:

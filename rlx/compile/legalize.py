@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from rlx.compile import rules
 from rlx.compile.report import COMMON, FREE, NATIVE, REWRITTEN, Report, Row
 from rlx.core.caps import Caps
-from rlx.core.errors import CompileError, ValueIssue
+from rlx.core.errors import CompileError, RlxError, ValueIssue
 from rlx.core.shape import is_static
 from rlx.core.where import Where
 from rlx.ir.claim import Call, Claim
@@ -140,11 +140,28 @@ class _Legalizer:
         call = Call(n.op, tuple([(a.dtype, a.shape) for a in n.args]),  # type: ignore[misc]
                     tuple([(t.dtype, t.shape) for t in n.types]), dict(n.attrs))  # type: ignore[misc]
         for c in candidates:
-            reason = c.accepts(call)
+            reason = self._asked(c, call, n)
             if reason is None:
                 return c
             declined.append((c.name, reason))
         return None
+
+    def _asked(self, c: Claim, call: Call, n: Node) -> str | None:
+        """What a claim's predicate says; one that fails is the device's fault, and says whose."""
+        try:
+            reason = c.accepts(call)
+        except RlxError:
+            raise
+        except Exception as e:
+            raise CompileError(f"the claim {c.name} of device {self.target.name} failed on {n.op} ({types_text(n)})",
+                               where=n.where.short, why=f"its predicate raised {type(e).__name__}: {e}",
+                               do=f"report it to who made the device, or compile with overrides={{{n.op!r}: 'common'}}"
+                               ) from e
+        if reason is not None and not isinstance(reason, str):
+            raise CompileError(f"the claim {c.name} of device {self.target.name} answered {reason!r}",
+                               where=n.where.short, why="a predicate returns None to accept, or the reason it declines",
+                               do="report it to who made the device")
+        return reason
 
     def _decomposable(self, n: Node) -> bool:
         return REGISTRY[n.op].rules.get("decompose") is not None or hasattr(REGISTRY[n.op], "graph")

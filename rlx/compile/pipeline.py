@@ -13,7 +13,7 @@ from rlx.compile.memory import place
 from rlx.compile.report import Report
 from rlx.compile.simplify import simplify
 from rlx.core import flags
-from rlx.core.errors import CompileError
+from rlx.core.errors import CompileError, ValueIssue
 from rlx.core.shape import is_static
 from rlx.ir.graph import Graph, graph_scope
 from rlx.ir.loop import Program
@@ -66,10 +66,14 @@ def _dump(folder: str, name: str, hir: Graph, mir: Graph, program: Program | Non
     if program is not None:
         texts["lir"] = print_program(program)
     digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:8]
-    os.makedirs(folder, exist_ok=True)
-    for level, text in texts.items():
-        with open(os.path.join(folder, f"{name}-{digest}.{level}.txt"), "w", encoding="utf-8") as f:
-            f.write(text)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for level, text in texts.items():
+            with open(os.path.join(folder, f"{name}-{digest}.{level}.txt"), "w", encoding="utf-8") as f:
+                f.write(text)
+    except OSError as e:
+        raise ValueIssue(f"the text of {name} cannot be written to {folder!r}", why=f"{e.strerror}: {e.filename}",
+                         do="set RLX_DUMP (flag dump) to a directory that can be written, or to nothing") from None
 
 
 def _identifier(name: str) -> str:

@@ -60,14 +60,31 @@ class Report:
         head = ("op", "type", "path", "by", "line")
         rows = [(k[0] + (f" x{n}" if n > 1 else ""), *k[1:]) for k, n in shown.items()]
         width = [max(len(h), *(len(r[i]) for r in rows), 0) if rows else len(h) for i, h in enumerate(head)]
-        lines = [f"dispatch on {self.device}, policy {self.policy}: "
-                 + (", ".join(f"{n} {p}" for p, n in self.paths().items()) or "nothing to run")]
+        lines = [self._head()]
         lines.append("  ".join(h.ljust(w) for h, w in zip(head, width, strict=True)).rstrip())
         for cells in rows:
             lines.append("  ".join(c.ljust(w) for c, w in zip(cells, width, strict=False)).rstrip())
             if cells[5]:
                 lines.append(f"{'':{width[0]}}  ({cells[5]})")
         return "\n".join(lines)
+
+    def brief(self) -> str:
+        """The report folded: one line for each path and who took it, with the ops and how many of each."""
+        groups: dict[tuple[str, str], Counter[str]] = {}
+        for r in self.rows:
+            if r.path != FREE:
+                groups.setdefault((r.path, r.by), Counter())[r.op] += 1
+        lines = [self._head()]
+        for path in (NATIVE, COMMON, REWRITTEN):
+            for (_, by), ops in [(k, v) for k, v in groups.items() if k[0] == path]:
+                shown = ", ".join(op + (f" x{n}" if n > 1 else "") for op, n in ops.most_common(6))
+                rest = f", {len(ops) - 6} more" if len(ops) > 6 else ""
+                lines.append(f"  {path:9}  {by}: {shown}{rest}")
+        return "\n".join(lines)
+
+    def _head(self) -> str:
+        return (f"dispatch on {self.device}, policy {self.policy}: "
+                + (", ".join(f"{n} {p}" for p, n in self.paths().items()) or "nothing to run"))
 
     __str__ = table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +57,30 @@ TABLE: dict[str, Flag] = {f.name: f for f in (
     Flag("dump", "", str, "directory for the text of every level of each compile"),
 )}
 
+#: Environment variables of this prefix are read by the benchmarks and tests, not by the library.
+_OTHERS = ("RLX_BENCH_", "RLX_TEST_")
+
 _values: dict[str, Any] = {}
+
+
+def unknown(names: Iterable[str]) -> list[tuple[str, str]]:
+    """The names that look like a flag's variable and are none, each with the nearest one."""
+    known = [f.env for f in TABLE.values()]
+    strange = [n for n in names if n.startswith("RLX_") and n not in known and not n.startswith(_OTHERS)]
+    if not strange:
+        return []
+    from difflib import get_close_matches
+    return [(n, (get_close_matches(n, known, 1, 0.0) or [""])[0]) for n in sorted(strange)]
+
+
+def _warn_unknown() -> None:
+    for name, nearest in unknown(os.environ):
+        import warnings
+        warnings.warn(f"{name} is not a flag of rlx and has no effect; the nearest is {nearest} (python -m rlx flags "
+                      "lists them)", RuntimeWarning, stacklevel=2)
+
+
+_warn_unknown()
 
 
 def get(name: str) -> Any:

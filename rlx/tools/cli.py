@@ -10,7 +10,7 @@ from rlx.core.errors import RlxError
 
 #: command -> (module with ``main(argv) -> int | None``, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("rlx.tools.demo", "solve a real sparse system and show where every node of the program went"),
+    "demo": ("rlx.tools.demo", "solve, factorize, render and learn on one device, and show where the programs went"),
     "doctor": ("rlx.tools.doctor", "devices found here, and why the others are absent"),
     "explain": ("rlx.tools.explain", "the dispatch report of an expression, without running it"),
     "viz": ("rlx.tools.viz", "the graph of an expression as an HTML page"),

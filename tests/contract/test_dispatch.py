@@ -303,3 +303,27 @@ def test_numbers_stay_weak_through_nested_compiled_functions() -> None:
     x = rlx.asarray(np.array([0.25, 1.0], np.float32))
     assert outer(x).dtype == rlx.float32 and outer(x).tolist() == [0.25, 0.5]
     assert "f64" not in outer.lower(x).text("hir")
+
+
+def test_a_predicate_that_raises_is_named_with_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(call: Any) -> str | None:
+        raise KeyError("axes")
+    plug_in(monkeypatch, FakeDevice("hasty", {"softmax": (claim("softmax", softmax, broken, "hasty"),)}))
+    with pytest.raises(CompileError, match="claim hasty of device hasty failed on softmax") as e:
+        rlx.softmax(rlx.asarray(X, device="hasty")).tolist()
+    assert "KeyError: 'axes'" in e.value.why and "overrides" in e.value.do
+    assert close(rlx.jit(lambda x: rlx.softmax(x), overrides={"softmax": "common"})(rlx.asarray(X, device="hasty")), softmax(X))
+
+
+def test_a_predicate_that_answers_true_is_no_silent_decline(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: Any = lambda call: True
+    plug_in(monkeypatch, FakeDevice("sure", {"softmax": (claim("softmax", softmax, answers, "hasty"),)}))
+    with pytest.raises(CompileError, match="answered True"):
+        rlx.softmax(rlx.asarray(X, device="sure")).tolist()
+
+
+def test_the_folded_report_has_a_line_for_each_path_and_who_took_it(fake: FakeDevice) -> None:
+    lines = rlx.jit(lambda x: rlx.softmax(x) + rlx.sin(x) * 2 + x * x).lower(on_fake()).report.brief().splitlines()
+    assert lines[0].startswith("dispatch on fake, policy prefer_native: 1 native, ")
+    assert lines[1] == "  native     first (libfake.softmax): softmax"
+    assert any(ln.startswith("  common     generated kernel: ") and "mul x2" in ln for ln in lines[2:])

@@ -1,13 +1,12 @@
-"""``python -m rlx demo``: solve a real sparse system with conjugate gradients, and show where the work went.
+"""A real sparse system by conjugate gradients: the solver's loop is one program of the device.
 
 By default the matrix is the finite-element mesh of an airfoil that the package pyamg ships. It is written to a Matrix
 Market file and read back, solved with and without a preconditioner, checked against a dense factorization, and the
-convergence is drawn. All of one solve is a single program of the device asked for.
+convergence is drawn.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import rlx.linalg
 import rlx.sparse
 from rlx.array.jit import Jitted
 from rlx.core.errors import FormatError, RlxError
+from rlx.tools.demo.setting import Setting
 
 #: Unknowns up to which the answer is compared with a dense factorization.
 DENSE = 1500
@@ -38,25 +38,17 @@ class Solve:
     seconds: float
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the demo; the exit status is 0 when every solve converged."""
-    parser = argparse.ArgumentParser(prog="python -m rlx demo", description=__doc__)
-    parser.add_argument("--matrix", type=Path, help="a symmetric positive definite .mtx or .mtx.gz file")
-    parser.add_argument("--device", default=None, help="device to solve on (see python -m rlx doctor)")
-    parser.add_argument("--dtype", default="float64", choices=("float32", "float64"))
-    parser.add_argument("--rtol", type=float, default=1e-8)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="directory for the files made")
-    args = parser.parse_args(argv)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.matrix or ship_matrix(args.out / "airfoil.mtx")
-    A = rlx.sparse.CSR.from_mtx(path, dtype=args.dtype, device=args.device)
+def main(setting: Setting) -> bool:
+    """Solve, print and draw: true when every solve converged."""
+    path = setting.matrix or ship_matrix(setting.out / "airfoil.mtx")
+    A = rlx.sparse.CSR.from_mtx(path, dtype=setting.dtype, device=setting.device)
     print(f"{path}: {A}")
-    solves = run(A, args.rtol)
+    wide = setting.dtype == rlx.float64
+    solves = run(A, setting.rtol if setting.rtol is not None else 1e-8 if wide else 1e-5, setting)
     for s in solves:
-        _print(s, A)
-    picture = plot(solves, args.out / "convergence.png", f"{path.name}, n = {A.shape[0]}, {A.dtype.name} on {A.device}")
-    print(f"\nconvergence plot: {picture}")
-    return 0 if all(s.info.converged for s in solves) else 1
+        _print(s)
+    plot(solves, f"{path.name}, n = {A.shape[0]}, {A.dtype.name} on {A.device}", setting)
+    return all(s.info.converged for s in solves)
 
 
 def ship_matrix(path: Path) -> Path:
@@ -71,7 +63,7 @@ def ship_matrix(path: Path) -> Path:
     return path
 
 
-def run(A: rlx.sparse.CSR, rtol: float) -> list[Solve]:
+def run(A: rlx.sparse.CSR, rtol: float, setting: Setting) -> list[Solve]:
     """Solve ``A x = b`` for a known x, plain and with the Jacobi preconditioner."""
     if A.shape[0] != A.shape[1]:
         raise FormatError(f"the matrix has shape {A.shape}", why="the demo solves square systems",
@@ -82,7 +74,7 @@ def run(A: rlx.sparse.CSR, rtol: float) -> list[Solve]:
     dense = n <= DENSE
     program = rlx.jit(lambda A, b, M: study(A, b, M, rtol, dense))
     plain = _timed("cg", program, A, b, None)
-    print(f"\nthe program of one solve, node by node:\n{program.lower(A, b, None).report.table()}\n")
+    setting.show(program.lower(A, b, None).report, "the program of one solve")
     return [plain, _timed("cg + Jacobi", program, A, b, rlx.sparse.jacobi(A))]
 
 
@@ -106,19 +98,19 @@ def _timed(label: str, program: Jitted, A: Any, b: Any, M: Any) -> Solve:
                  seconds)
 
 
-def _print(s: Solve, A: rlx.sparse.CSR) -> None:
+def _print(s: Solve) -> None:
     print(f"{s.label:12} {s.info.reason}: {s.info.iterations} iterations, {s.info.matvecs} products, "
           f"true residual {s.info.residual:.2e} (target {s.info.target:.2e}), {s.seconds * 1e3:.2f} ms")
     if s.error is not None:
         print(f"{'':12} relative difference from the dense factorization {s.error:.1e}")
 
 
-def plot(solves: Sequence[Solve], path: Path, title: str) -> Path:
+def plot(solves: Sequence[Solve], title: str, setting: Setting) -> Path | None:
     """Draw the residuals of each solve over its iterations."""
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    fig, ax = plt.subplots(figsize=(7, 4.2), constrained_layout=True)
+    drawn = setting.axes()
+    if drawn is None:
+        return None
+    figure, ax = drawn
     for s in solves:
         ax.plot(s.log_residuals, label=f"{s.label}: {s.info.iterations} iterations", linewidth=1.4)
     ax.axhline(np.log10(solves[0].info.target), color="0.6", linestyle="--", linewidth=1, label="target")
@@ -127,6 +119,4 @@ def plot(solves: Sequence[Solve], path: Path, title: str) -> Path:
     ax.set_title(title, fontsize=10)
     ax.legend(frameon=False)
     ax.grid(alpha=0.25)
-    fig.savefig(path, dpi=130)
-    plt.close(fig)
-    return path
+    return setting.save(figure, "convergence.png")
