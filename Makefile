@@ -52,7 +52,7 @@ floors: $(READY)
 	$(PY) -m pytest -q -p no:cacheprovider tests/house
 
 bench: $(READY)
-	$(PY) -m bench
+	$(PY) -m rlx bench
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

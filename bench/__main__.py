@@ -1,4 +1,4 @@
-"""``python -m bench [NAME ...]``: run benchmarks and write their tables to ``bench/results/``."""
+"""``python -m rlx bench [SUITE ...]`` (or ``python -m bench``): tables and plots into ``bench/results/``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 
 from bench.harness import table
 
@@ -16,16 +17,18 @@ SUITES = {"solvers": "bench.solvers", "linalg": "bench.linalg", "compiling": "be
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the named suites, or all."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*SUITES, []], help="suites (all by default)")
-    args = parser.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m rlx bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (all by default)")
+    names = parser.parse_args(argv).names
+    if unknown := [n for n in names if n not in SUITES]:
+        parser.error(f"there is no suite {unknown[0]!r}: choose from {', '.join(SUITES)}")
     if any(v in os.environ for v in UNSET):
         clean = {k: v for k, v in os.environ.items() if k not in UNSET}
-        os.execve(sys.executable, [sys.executable, "-m", "bench", *sys.argv[1:]], clean)
-    for name in args.names or SUITES:
-        report = importlib.import_module(SUITES[name]).main(f"python -m bench {name}")
+        os.execve(sys.executable, [sys.executable, "-m", "rlx", "bench", *names], clean)
+    for name in names or SUITES:
+        report = importlib.import_module(SUITES[name]).main(f"python -m rlx bench {name}")
         path = report.save(name)
         print(f"\n{report.title}\n{table(report.rows)}\nwritten to {path}", flush=True)
     return 0

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.plots import draw
+
 #: Seconds of one peer's turn: a burst of a few milliseconds measures threads waking and caches filling instead.
 BURST = 0.02
 RESULTS = Path(__file__).parent / "results"
@@ -72,7 +74,7 @@ class Report:
         print(table([r for r in self.rows if r.case == case.name]), flush=True)
 
     def save(self, name: str) -> Path:
-        """Write ``results/<name>.json`` and ``.md``."""
+        """Write ``results/<name>.json``, ``.md`` and, with matplotlib, ``.png``."""
         RESULTS.mkdir(exist_ok=True)
         data = {"title": self.title, "date": date.today().isoformat(), "command": self.command,
                 "machine": self.machine, "limits": self.limits, "rows": [asdict(r) for r in self.rows]}
@@ -83,6 +85,7 @@ class Report:
         (RESULTS / f"{name}.md").write_text(f"# {self.title}\n\n{data['date']}, `{self.command}`\n\n{facts}\n\n"
                                             + (f"Measured limits: {limits}\n\n" if limits else "")
                                             + table(self.rows) + "\n")
+        draw(self.rows, f"{self.title} ({data['date']})", RESULTS / f"{name}.png")
         return path
 
 

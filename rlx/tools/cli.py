@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("rlx.tools.explain", "the dispatch report of an expression, without running it"),
     "viz": ("rlx.tools.viz", "the graph of an expression as an HTML page"),
     "coverage": ("rlx.tools.coverage", "op by device: native, common, rewritten, refused"),
+    "bench": ("rlx.tools.bench", "the benchmarks of a checkout, against the peers installed"),
     "flags": ("rlx.tools.flags", "every flag, its environment variable and its value"),
     "ulp": ("rlx.tools.ulp", "measured accuracy of the elementwise functions"),
 }
