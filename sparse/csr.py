@@ -16,6 +16,7 @@ from rlx.ops.creation import asarray, zeros
 from rlx.ops.elementwise import astype, conj
 from rlx.ops.index import gather, scatter
 from rlx.ops.linear import segment_of
+from rlx.sparse.base import SparseMatrix
 from rlx.sparse.mtx import read_mtx
 from rlx.sparse.products import csr_matvec
 
@@ -24,7 +25,7 @@ DTYPES = (dt.float32, dt.float64, dt.complex64, dt.complex128)
 _INT32_MAX = 2**31 - 1
 
 
-class CSR:
+class CSR(SparseMatrix):
     """A sparse matrix: row ``i`` holds ``data[k]`` in column ``indices[k]`` for ``indptr[i] <= k < indptr[i+1]``.
 
     ``data`` is an rlx array (f32, f64, c64 or c128) and may be traced: gradients flow to the values. The pattern
@@ -41,6 +42,7 @@ class CSR:
     indices: Array
     indptr: Array
     shape: tuple[int, int]
+    format = "csr"
 
     def __init__(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], *,
                  device: str | None = None) -> None:
@@ -136,31 +138,6 @@ class CSR:
         rows, cols = np.nonzero(host)
         return cls.from_arrays(rows, cols, host[rows, cols], host.shape, device=device)
 
-    # What it is
-
-    @property
-    def nnz(self) -> int:
-        """How many entries are stored."""
-        return int(self.indices.shape[0])
-
-    @property
-    def dtype(self) -> dt.DType:
-        """Element type."""
-        return self.data.dtype
-
-    @property
-    def device(self) -> str:
-        """Where it lives."""
-        return self.data.device
-
-    @property
-    def ndim(self) -> int:
-        """A matrix has two axes."""
-        return 2
-
-    def __repr__(self) -> str:
-        return f"CSR({self.dtype.name}[{self.shape[0]}, {self.shape[1]}], {self.nnz} entries, on {self.device})"
-
     # Products
 
     def __matmul__(self, x: Any) -> Array:
@@ -226,6 +203,10 @@ class CSR:
         out = zeros(self.shape, dtype=self.dtype, device=self.device)
         return scatter(out, self.data, (rows, self.indices), "set")
 
+    def tocsr(self) -> CSR:
+        """Itself."""
+        return self
+
     def to_scipy(self) -> Any:
         """A ``scipy.sparse.csr_array`` with a copy of the values."""
         import scipy.sparse
@@ -253,6 +234,8 @@ def as_csr(a: Any, device: str | None = None) -> CSR:
     """A CSR from a CSR, a scipy.sparse matrix, or a dense 2-D array."""
     if isinstance(a, CSR):
         return a if device is None or a.device == device else a.to_device(device)
+    if isinstance(a, SparseMatrix):
+        return as_csr(a.tocsr(), device)
     if hasattr(a, "tocsr"):
         return CSR.from_scipy(a, device=device)
     return CSR.from_dense(a, device=device)

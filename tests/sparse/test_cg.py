@@ -198,9 +198,22 @@ def test_a_tolerance_below_rounding_stagnates() -> None:
 
 
 def test_overflow_is_reported() -> None:
-    a = scipy.sparse.eye(4).tocsr() * 1e200
+    a = scipy.sparse.eye(4).tocsr() * 1e-200
     _, info = rlx.sparse.cg(a, np.full(4, 1e200))
     assert info < 0 and info.reason == "nonfinite"
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e-30, 1e30, 1e200, 1e300])
+def test_the_size_of_b_does_not_matter(size: float) -> None:
+    a = spd()
+    b = np.random.default_rng(3).standard_normal(60)
+    plain, info = rlx.sparse.cg(a, b, rtol=1e-10)
+    x, scaled = rlx.sparse.cg(a, b * size, rtol=1e-10)
+    assert scaled == 0 and abs(scaled.iterations - info.iterations) <= 1
+    np.testing.assert_allclose(np.asarray(x) / size, np.asarray(plain), rtol=1e-7, atol=1e-9)
+    assert scaled.target / size == pytest.approx(info.target, rel=1e-6)
+    _, again = rlx.sparse.cg(a, b * size, np.asarray(x) * 0.9, rtol=1e-10)
+    assert again == 0 and again.target == pytest.approx(scaled.target, rel=1e-6)
 
 
 def test_info_is_an_int_and_pickles() -> None:
