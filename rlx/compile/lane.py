@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -27,6 +28,20 @@ class OtherLane(Exception):
 
 class LaneEmitter(Emitter):
     """Emits the values of one lane; small reductions are unrolled, anything else that is not inline is refused."""
+
+    #: The outermost block that statements may move to: inside a branch, its own.
+    floor = 0
+
+    @contextmanager
+    def no_further(self) -> Iterator[None]:
+        """Statements made in here stay in the block that is innermost now: a branch not taken computes nothing."""
+        before, self.floor = self.floor, len(self.blocks) - 1
+        yield
+        self.floor = before
+
+    def depth(self, e: Expr) -> int:
+        """The shallowest block that may hold ``e``."""
+        return max(super().depth(e), self.floor)
 
     def _inline(self, n: Node, v: Value, index: Index) -> Expr:
         if len(self.here) > MAX_STATEMENTS:

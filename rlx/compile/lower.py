@@ -13,7 +13,8 @@ from rlx.compile.grid import Grid
 from rlx.compile.grid_join import join
 from rlx.compile.grid_special import GridSpecial
 from rlx.compile.index import Indexer
-from rlx.compile.inkernel import in_kernel
+from rlx.compile.inkernel_point import in_points
+from rlx.compile.inkernel_tile import in_tiles
 from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
@@ -159,8 +160,10 @@ class _Lowering:
         n = piece.node
         if n.op == "native":
             return [self._native(n, scope)]
-        if n.op in ("while", "loop") and self.caps.schedule == "nest":
-            made = in_kernel(n, scope.plan.views, self.index)
+        if n.op in ("while", "loop"):
+            views = scope.plan.views
+            made = (in_points(n, views, self.index, self.caps) if self.caps.schedule == "grid" else
+                    in_tiles(n, views, self.index))
             if made is not None:
                 copies = [L.Copy(self._name(d, scope), self._name(s, scope)) for d, s in made.copies]
                 return [*copies, *self._launches([made.made], scope, n.op)]
