@@ -24,6 +24,7 @@ from rlx.compile.fuse import (
     stages,
 )
 from rlx.compile.index import Indexer, has_division
+from rlx.compile.strided import block_strided
 from rlx.core.dtype import DType, bool_, int64
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value
@@ -36,8 +37,9 @@ CHUNK_WORK = 32_768
 HOT_WORK = 16_384
 #: Most chunks of one kernel: enough to balance 16 cores.
 MAX_CHUNKS = 64
-#: Lanes a column reduction accumulates at once in local memory.
-COLUMN_TILE = 256
+#: Lanes a column reduction accumulates at once in local memory: whole rows where they fit, since shorter pieces of
+#: rows, a page apart, defeat the prefetcher.
+COLUMN_TILE = 4096
 #: Values of a row kept in local memory between two inner loops, at most (bytes).
 ROW_LOCAL = 16_384
 #: Iterations without a test from which a loop is worth splitting.
@@ -208,6 +210,8 @@ class Nest:
         body = self._loops(loops, plain, totals, chunks, registers)
         if strict and any(map(_divides, body)):
             return None
+        if plain and not totals:
+            body = block_strided(body, self.ix)
         finish: list[Stmt] = []
         after: list[Made] = []
         if chunks == 1:
