@@ -12,6 +12,12 @@ from rlx.sparse.bands import bands_of as bands_of
 from rlx.sparse.bands import dia_matvec as dia_matvec
 from rlx.sparse.cg import cg as cg
 from rlx.sparse.csr import CSR as CSR
+from rlx.sparse.direct import Factor as Factor
+from rlx.sparse.direct import cholesky as cholesky
+from rlx.sparse.direct import lu as lu
+from rlx.sparse.direct import spsolve as spsolve
+from rlx.sparse.direct_plan import Plan as Plan
+from rlx.sparse.direct_plan import analyze as analyze
 from rlx.sparse.mtx import read_mtx as read_mtx
 from rlx.sparse.mtx import write_mtx as write_mtx
 from rlx.sparse.precond import Jacobi as Jacobi
