@@ -123,6 +123,11 @@ def _touched(body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
                     read.update((a, b))
                     expr(i)
                     expr(j)
+                case L.Transpose(dst=a, dst_index=i, src=b, src_index=j):
+                    written.add(a)
+                    read.add(b)
+                    expr(i)
+                    expr(j)
                 case L.If(cond=c, then=t, orelse=o):
                     expr(c)
                     visit(t)

@@ -25,8 +25,15 @@ from rlx.ir.loop import Expr, Stmt
 BLOCK_ROWS = 96
 #: Multiply-adds in one chunk: about 20 us of one core.
 CHUNK_FLOPS = 1_000_000
+#: Elements between rows that are copied apart: a cache line or two.
+GAP = 16
+#: Rows at multiples of this many bytes fall into one set of the first-level cache (x86: 64 sets of 64 bytes).
+ALIAS = 4096
 #: Depth and width from which tiles beat a plain reduction.
 SMALLEST = 8
+
+
+Axes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,14 @@ class Form:
 
 
 def form(n: Node) -> Form | None:
-    """The form of a contraction, or None where tiles do not fit it."""
-    if n.op != "dot" or n.types[0].dtype.kind != "f" or n.types[0].dtype.bits not in (32, 64):
-        return None
-    x, y = (sizes(a) for a in n.args)
-    contract, batch = n.attr("contract"), n.attr("batch")
-    if len(contract[0]) != 1:
+    """The form of a node's contraction, or None where tiles do not fit it."""
+    return form_of(n.types[0].dtype, sizes(n.args[0]), sizes(n.args[1]), n.attr("contract"),
+                   n.attr("batch")) if n.op == "dot" else None
+
+
+def form_of(dtype: DType, x: Sizes, y: Sizes, contract: Axes, batch: Axes) -> Form | None:
+    """The form of a contraction of row-major operands of these shapes, or None where tiles do not fit it."""
+    if dtype.kind != "f" or dtype.bits not in (32, 64) or len(contract[0]) != 1:
         return None
     step = strides(x)
     rows = [a for a in range(len(x)) if a not in contract[0] and a not in batch[0] and x[a] != 1]
@@ -74,6 +83,15 @@ def geometry(dtype: DType, vector_bytes: int) -> tuple[int, int]:
     return (4, 3 * lanes) if vector_bytes == 32 else (8, 2 * lanes)
 
 
+def spreads(f: Form, dtype: DType, rows: int) -> bool:
+    """Whether the rows of a tile would evict each other from the first-level cache, and are read often enough to copy.
+
+    A set holds eight lines; a tile reads a line of each of its rows at once.
+    """
+    return (f.x_depth == 1 and f.x_row * dtype.itemsize % ALIAS == 0 and f.x_row > 0 and rows > 8 and f.m >= 4 * rows
+            and f.n * dtype.itemsize >= 512)
+
+
 def fits(g: Group) -> Member | None:
     """The contraction of a group that tiles can schedule: one, with only pointwise members beside it."""
     dots = [m for m in g.members if m.kind == REDUCE and m.value.node.op == "dot"]
@@ -97,18 +115,19 @@ class Tiled(Nest):
         if found.n <= lanes:
             self.width = lanes
         self.rows = min(mr, found.m)
+        self.spread = spreads(found, self.dot.dtype, self.rows)
         self.panels = -(-found.n // self.width)
         return self
 
     def build(self) -> list[Made]:
-        """The packing kernel and the contraction."""
-        return [self._pack(), self._contract()]
+        """The packing kernel, a copy of rows that would evict each other, and the contraction."""
+        return [self._pack(), *([self._spread()] if self.spread else []), self._contract()]
 
     # Packing
 
     def _pack(self) -> Made:
         """``panel[b, p, k, j] = y[b, k, p*width + j]``, zero beyond the last column."""
-        f, y = self.form, self.dot.node.args[1]
+        f = self.form
         naming, ix = Naming(self.dtype), Indexer(self.dtype)
         self.naming = naming
         em = Emitter(ix, self.stored, self.users)
@@ -128,6 +147,61 @@ class Tiled(Nest):
         panel, batch = ix.mod(t, self.panels), ix.div(t, self.panels)
         first = em.let(ix.scale(panel, self.width))
         base = em.let(ix.scale(t, f.depth * self.width))
+        columns = self._columns()
+        if columns is not None:
+            self._pack_columns(em, packed, columns, (panel, batch, first, base))
+        else:
+            self._pack_rows(em, packed, (batch, first, base))
+        em.loop("t", start, stop, L.SERIAL)
+        em.loop("g", ix.const(0), ix.const(count), L.GRID)
+        return naming.kernel(self.name, tuple(em.here), f"pack {f.depth} x {f.n} in panels of {self.width}")
+
+    def _columns(self) -> int | None:
+        """The stride between columns of a packed operand in storage whose columns lie along memory; else None."""
+        y = self.dot.node.args[1]
+        contract, batch = self.dot.node.attr("contract"), self.dot.node.attr("batch")
+        shape = sizes(y)
+        step = strides(shape)
+        free = [a for a in range(len(shape)) if a not in contract[1] and a not in batch[1] and shape[a] != 1]
+        if step[contract[1][0]] != 1 or not free or any(step[a] != step[b] * shape[b] for a, b in pairwise(free)):
+            return None
+        return step[free[-1]] if step[free[-1]] >= self.form.depth and self.stored(y) is not None else None
+
+    def _pack_columns(self, em: Emitter, packed: str, step: int, at: tuple[Expr, Expr, Expr, Expr]) -> None:
+        """A panel is the transpose of ``width`` lines of memory; the last one of what is left, and zeros."""
+        panel, batch, first, base = at
+        f, ix, y = self.form, em.ix, self.dot.node.args[1]
+        source = self.stored(y)
+        assert source is not None
+        begin = em.let(ix.linear(self._y_index(ix, batch, ix.const(0), first), sizes(y)))
+        rest = f.n % self.width
+
+        def lines(count: int) -> None:
+            em.here.append(L.Transpose(packed, base, self.width, source, begin, step, count, f.depth, self.dot.dtype))
+            if count < self.width:
+                k, j = ix.var("k", f.depth), ix.var("j", self.width)
+                em.open("k")
+                em.open("j")
+                em.here.append(L.Store(packed, ix.add(base, ix.add(ix.scale(k, self.width), j)),
+                                       L.const(0, self.dot.dtype)))
+                em.loop("j", ix.const(count), ix.const(self.width), L.VECTOR)
+                em.loop("k", ix.const(0), ix.const(f.depth), L.SERIAL)
+
+        if rest == 0 or self.panels == 1:
+            lines(rest or self.width)
+            return
+        em.open()
+        lines(self.width)
+        full = em.close()
+        em.open()
+        lines(rest)
+        last = em.close()
+        em.here.append(L.If(L.less(panel, ix.const(self.panels - 1)), full, last))
+
+    def _pack_rows(self, em: Emitter, packed: str, at: tuple[Expr, Expr, Expr]) -> None:
+        """A line of a panel for each depth: computed, cast, or copied."""
+        batch, first, base = at
+        f, ix, y = self.form, em.ix, self.dot.node.args[1]
         k = ix.var("k", f.depth)
         em.open("k")
 
@@ -150,9 +224,6 @@ class Tiled(Nest):
         else:
             column(ix.const(self.width), None)
         em.loop("k", ix.const(0), ix.const(f.depth), L.SERIAL)
-        em.loop("t", start, stop, L.SERIAL)
-        em.loop("g", ix.const(0), ix.const(count), L.GRID)
-        return naming.kernel(self.name, tuple(em.here), f"pack {f.depth} x {f.n} in panels of {self.width}")
 
     def _y_index(self, ix: Indexer, batch: Expr, k: Expr, column: Expr) -> tuple[Expr, ...]:
         n = self.dot.node
@@ -163,6 +234,42 @@ class Tiled(Nest):
         at |= dict(zip(batch_axes[1], ix.split(batch, self.form.batch), strict=True))
         return tuple([at[a] for a in range(len(shape))])
 
+    def _rows_scratch(self) -> str:
+        f = self.form
+        return self.naming.scratch("scratch_rows", self.dot.dtype, prod(f.batch) * f.m * (f.depth + GAP))
+
+    def _spread(self) -> Made:
+        """Copy the rows of the unpacked operand to a stride that is no power of two."""
+        f = self.form
+        naming, ix = Naming(self.dtype), Indexer(self.dtype)
+        self.naming = naming
+        em = Emitter(ix, self.stored, self.users)
+        x, target = self.stored(self.dot.node.args[0]), self._rows_scratch()
+        assert x is not None
+        total = prod(f.batch) * f.m
+        chunks = max(min(total * f.depth // 65_536, MAX_CHUNKS, total), 1)
+        size = -(-total // chunks)
+        count = -(-total // size)
+        em.open()
+        g = ix.var("g", max(count, 2))
+        em.define("g")
+        start = em.let(ix.scale(g, size))
+        stop = ix.offset(start, size) if total % size == 0 else L.expr("min", (ix.offset(start, size),
+                                                                               ix.const(total)), ix.dtype)
+        r, k = ix.var("r", total), ix.var("k", f.depth)
+        em.open("r")
+        at = ix.scale(ix.mod(r, f.m), f.x_row)
+        if f.batch:
+            for b, s in zip(ix.split(ix.div(r, f.m), f.batch), f.x_batch, strict=True):
+                at = ix.add(at, ix.scale(b, s))
+        at, to = em.let(at), em.let(ix.scale(r, f.depth + GAP))
+        em.open("k")
+        em.here.append(L.Store(target, ix.add(to, k), L.load(x, ix.add(at, k), self.dot.dtype)))
+        em.loop("k", ix.const(0), ix.const(f.depth), L.VECTOR)
+        em.loop("r", start, stop, L.SERIAL)
+        em.loop("g", ix.const(0), ix.const(count), L.GRID)
+        return naming.kernel(self.name, tuple(em.here), f"spread {f.m} rows of {f.depth}")
+
     # Contraction
 
     def _contract(self) -> Made:
@@ -172,7 +279,8 @@ class Tiled(Nest):
         ix = self.ix
         em = self.em = Emitter(ix, self.stored, self.users)
         em.overwritten = self.overwritten
-        block = min(-(-min(BLOCK_ROWS, f.m) // self.rows) * self.rows, f.m)
+        blocks = -(-f.m // BLOCK_ROWS)
+        block = min(-(-f.m // (blocks * self.rows)) * self.rows, f.m)
         blocks = -(-f.m // block)
         flops = prod(f.batch) * f.m * f.n * f.depth
         wanted = max(min(flops // CHUNK_FLOPS, MAX_CHUNKS), 1)
@@ -232,16 +340,23 @@ class Tiled(Nest):
     def _tile(self, row: Expr, count: int, batch: tuple[Expr, ...], panel: Expr) -> None:
         """Contract one tile into local memory, then compute the members on it and store them."""
         f, ix, em = self.form, self.ix, self.em
-        x = self.stored(self.dot.node.args[0])
-        assert x is not None
-        a_index = ix.scale(row, f.x_row)
-        for b, s in zip(batch, f.x_batch, strict=True):
-            a_index = ix.add(a_index, ix.scale(b, s))
+        if self.spread:
+            x, stride = self._rows_scratch(), (f.depth + GAP, 1)
+            a_index = ix.scale(row, f.depth + GAP)
+            if batch:
+                a_index = ix.add(a_index, ix.scale(ix.linear(batch, f.batch), f.m * (f.depth + GAP)))
+        else:
+            found = self.stored(self.dot.node.args[0])
+            assert found is not None
+            x, stride = found, (f.x_row, f.x_depth)
+            a_index = ix.scale(row, f.x_row)
+            for b, s in zip(batch, f.x_batch, strict=True):
+                a_index = ix.add(a_index, ix.scale(b, s))
         packed = self.naming.scratch("scratch_panels", self.dot.dtype,
                                      prod(f.batch) * self.panels * f.depth * self.width)
         number = ix.add(ix.scale(ix.linear(batch, f.batch), self.panels) if batch else ix.const(0), panel)
         b_index = ix.scale(number, f.depth * self.width)
-        em.here.append(L.Contract("tile", x, em.let(a_index), (f.x_row, f.x_depth), packed, em.let(b_index), count,
+        em.here.append(L.Contract("tile", x, em.let(a_index), stride, packed, em.let(b_index), count,
                                   self.width, f.depth, self.dot.dtype))
         first = em.let(ix.scale(panel, self.width))
         span = ix.const(self.width) if f.n % self.width == 0 else em.let(

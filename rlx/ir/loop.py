@@ -22,6 +22,7 @@ Grammar (`*` is zero or more; every expression carries its dtype)::
              | if expr stmt* stmt*
              | loop expr stmt*                  while the expression holds (in-kernel loop with early exit)
              | contract acc a index strides b index m n depth     tile contraction, see Contract
+             | transpose dst index stride src index stride m n      a block of a matrix to its transpose
              | exchange name expr distance      name: the value of the lane whose number differs by xor
              | barrier
     expr    := const | name | load buffer index | prim(expr*)
@@ -206,6 +207,24 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
+class Transpose:
+    """For ``i < m`` and ``j < n``: ``dst[dst_index + j*dst_stride + i] = src[src_index + i*src_stride + j]``.
+
+    The buffers do not overlap. Core devices only: they do it in blocks of registers.
+    """
+
+    dst: str
+    dst_index: Expr
+    dst_stride: int
+    src: str
+    src_index: Expr
+    src_stride: int
+    m: int
+    n: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """``name`` is the ``value`` of the lane whose number in the subgroup is this one's xor ``distance``.
 
@@ -222,7 +241,8 @@ class Barrier:
     """All lanes of the workgroup arrive, and see each other's writes to shared memory."""
 
 
-Stmt = For | Let | Register | Assign | Array | Store | Atomic | If | Loop | Contract | Exchange | Barrier
+Stmt = (For | Let | Register | Assign | Array | Store | Atomic | If | Loop | Contract | Transpose | Exchange
+        | Barrier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
+from rlx.core.errors import VerifyError
 from rlx.ir import loop as L
 from rlx.ir.text import parse_program, print_program
 from rlx.ir.verify import verify_program
@@ -79,6 +81,47 @@ def test_tile_programs_print_parse_and_verify() -> None:
     verify_program(program)
     text = print_program(program)
     assert "contract" in text and print_program(parse_program(text)) == text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_that_would_evict_each_other_are_copied_apart(dtype: str) -> None:
+    depth = 4096 // np.dtype(dtype).itemsize
+    rng = np.random.default_rng(5)
+    x, w = (rng.standard_normal(s).astype(dtype) for s in ((2, 61, depth), (2, depth, 130)))
+    X, W = map(rlx.asarray, (x, w))
+    program = _program(lambda x, w: x @ w + 1, X, W)
+    if any("tiles of 12" in k.notes for k in program.kernels()):
+        assert any("spread 61 rows" in k.notes for k in program.kernels())
+    with rlx.flags(kernel_dispatch="common"):
+        np.testing.assert_allclose(np.asarray(X @ W + 1), x @ w + 1, rtol=0, atol=_tolerance(dtype, depth) * 8)
+
+
+def test_a_contraction_in_tiles_shares_no_kernel_with_reductions() -> None:
+    x, w, _ = map(rlx.asarray, _arrays(64, 64, 64, "float32"))
+
+    def f(x: Any, w: Any) -> Any:
+        y, z = x @ w, x @ (w * 2)
+        return y, z, y.sum(), rlx.max(z, axis=1), (x * w).sum(axis=0)
+
+    program = _program(f, x, w)
+    assert len([s for s in program.steps if isinstance(s, L.Launch) and "tiles of" in s.kernel.notes]) == 2
+    assert not any("reduce" in k.notes and "dot" in k.notes for k in program.kernels())
+    X, W = np.asarray(x), np.asarray(w)
+    with rlx.flags(kernel_dispatch="common"):
+        _, _, total, most, _ = f(x, w)
+        np.testing.assert_allclose(np.asarray(total), (X @ W).sum(), rtol=1e-3)
+        np.testing.assert_allclose(np.asarray(most), (2 * X @ W).max(1), rtol=1e-4)
+
+
+def test_columns_along_memory_are_packed_in_squares() -> None:
+    x, w, _ = _arrays(40, 50, 37, "float32")
+    program = _program(lambda x, w: x @ w.T, rlx.asarray(x), rlx.asarray(np.ascontiguousarray(w.T)))
+    text = print_program(program)
+    assert "transpose b0" in text and print_program(parse_program(text)) == text
+    broken = re.sub(r"(transpose (b\d+)\[.* = )b\d+\[", r"\1\2[", text, count=1)
+    assert broken != text
+    with pytest.raises(VerifyError, match=r"write only|into itself"):
+        verify_program(parse_program(broken))
 
 
 def test_a_small_or_integer_product_is_a_reduction() -> None:

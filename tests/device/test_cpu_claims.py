@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx
+from rlx.compile.nest_tile import form_of
 from rlx.core import flags
-from rlx.core.dtype import DType, as_dtype, float64, int32
-from rlx.device.cpu import blas, lapack, threads
+from rlx.core.dtype import DType, as_dtype, float32, float64, int32
+from rlx.device.cpu import blas, caps, cost, jit, lapack, threads
 from rlx.device.cpu.device import CpuDevice
 from rlx.device.cpu.emit import Emit
 from rlx.device.cpu.gemm import Form, form
@@ -99,7 +101,8 @@ def run_native(cpu: CpuDevice, claim: str, inputs: list[np.ndarray],
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-def test_gemm_against_numpy(cpu: CpuDevice, dtype: str) -> None:
+def test_gemm_against_numpy(cpu: CpuDevice, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "reason", lambda *a, **k: None)  # also where a generated kernel is the faster
     d = as_dtype(dtype)
     for name, (lhs, rhs, contract, batch) in CASES.items():
         a, b = data(lhs, d, 1), data(rhs, d, 2)
@@ -109,6 +112,27 @@ def test_gemm_against_numpy(cpu: CpuDevice, dtype: str) -> None:
         out, = run_native(cpu, "gemm", [a, b], [(d, expected.shape)], lower, attrs)
         bound = 100 * np.finfo(dtype).eps * np.abs(expected).max()
         np.testing.assert_allclose(out, expected, rtol=0, atol=bound, err_msg=name)
+
+
+def test_the_faster_side_of_the_measured_model_takes_a_product() -> None:
+    def why(m: int, n: int, k: int, vector_bytes: int = 64) -> str | None:
+        tiled = form_of(float32, (m, k), (k, n), ((1,), (0,)), NONE)
+        assert tiled is not None
+        return cost.reason(tiled, float32, vector_bytes)
+
+    for shape in ((128, 128, 784), (128, 1536, 384), (512, 512, 512), (16, 384, 384)):
+        assert "in OpenBLAS" in (why(*shape) or ""), shape
+    for shape in ((2, 512, 512), (32, 32, 32), (10, 128, 128)):
+        assert why(*shape) is None, shape
+    assert why(512, 512, 512, 16) is None  # nothing was measured for vectors of 16 bytes
+
+
+def test_a_report_says_why_the_library_was_not_called() -> None:
+    if caps.vector_bytes(jit.host()) < 64:
+        pytest.skip("declared: the expectation is of a core with AVX-512")
+    x = rlx.asarray(np.ones((256, 256), np.float32))
+    report = rlx.jit(lambda x: x @ x).lower(x).lowered.report
+    assert "openblas_gemm declined: is slower: one core's time in the generated kernel" in str(report)
 
 
 def test_large_products_are_split_over_the_pool() -> None:

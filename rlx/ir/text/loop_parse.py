@@ -13,8 +13,8 @@ from rlx.ir.text.types import TypeReader
 
 _SIGNS = {sign: (op, binding) for op, (sign, binding) in INFIX.items()}
 ROLES = ("input", "output", "const", "temp")
-STATEMENTS = ("for", "let", "var", "set", "combine", "array", "contract", "store", "atomic", "if", "while", "exchange",
-              "barrier")
+STATEMENTS = ("for", "let", "var", "set", "combine", "array", "contract", "transpose", "store", "atomic", "if", "while",
+              "exchange", "barrier")
 
 
 def parse_kernel(text: str) -> L.Kernel:
@@ -105,6 +105,8 @@ class _Body:
             return self._store(what)
         if what == "contract":
             return self._contract()
+        if what == "transpose":
+            return self._transpose()
         cond = self.expr()
         body = self._braced()
         if what == "while":
@@ -156,6 +158,19 @@ class _Body:
         b, b_index = self._element()
         scan.expect("depth")
         return L.Contract(acc, a, a_index, strides, b, b_index, m, n, scan.integer(), dtype)
+
+    def _transpose(self) -> L.Stmt:
+        scan = self.scan
+        dtype = self._buffer(scan.peek)
+        dst, dst_index = self._element()
+        scan.expect("stride")
+        dst_stride = scan.integer()
+        scan.expect("=")
+        src, src_index = self._element()
+        scan.expect("stride")
+        src_stride, m = scan.integer(), scan.integer()
+        scan.expect("by")
+        return L.Transpose(dst, dst_index, dst_stride, src, src_index, src_stride, m, scan.integer(), dtype)
 
     def _element(self) -> tuple[str, L.Expr]:
         name = self.scan.word()

@@ -93,6 +93,10 @@ class _Kernel:
                 left = f"{s.a}[{self.expr(s.a_index)}] stride {row} {column}"
                 lines.append(f"{indent}contract {s.acc} {s.m} by {s.n} = {left} "
                              f"times {s.b}[{self.expr(s.b_index)}] depth {s.depth}")
+            case L.Transpose():
+                target = f"{s.dst}[{self.expr(s.dst_index)}] stride {s.dst_stride}"
+                lines.append(f"{indent}transpose {target} = {s.src}[{self.expr(s.src_index)}] stride {s.src_stride} "
+                             f"{s.m} by {s.n}")
             case L.Exchange():
                 lines.append(f"{indent}exchange {s.name} = {self.expr(s.value)} from {s.distance}")
                 self.variables[s.name] = s.value.dtype

@@ -137,6 +137,8 @@ class _Checker:
                 self.block(s.body, scope.child(L.SERIAL))
             case L.Contract():
                 self.contract(s, scope)
+            case L.Transpose():
+                self.transpose(s, scope)
             case L.Exchange():
                 self.read(s.value, scope)
                 need(L.BLOCK in scope.loops, "an exchange outside any workgroup")
@@ -193,6 +195,16 @@ class _Checker:
         need(acc.dtype == s.dtype, f"{s.acc} holds {acc.dtype.name}, the contraction is in {s.dtype.name}")
         need(s.m >= 1 and s.n >= 1 and s.depth >= 1, f"a tile of {s.m} by {s.n}, depth {s.depth}")
         need(acc.size >= s.m * s.n, f"{s.acc} has {acc.size} elements for a tile of {s.m} by {s.n}")
+
+    def transpose(self, s: L.Transpose, scope: _Scope) -> None:
+        for name, index, access in ((s.dst, s.dst_index, "w"), (s.src, s.src_index, "r")):
+            self.read(index, scope)
+            b = self.buffer(name, index, scope)
+            need(b.dtype == s.dtype, f"{name} holds {b.dtype.name}, the transposition is of {s.dtype.name}")
+            need(access in b.access, f"{name} is {'read' if access == 'w' else 'write'} only")
+        need(s.dst != s.src, f"{s.dst} is transposed into itself")
+        need(s.m >= 1 and s.n >= 1, f"a block of {s.m} by {s.n}")
+        need(s.dst_stride >= s.m or s.n == 1, f"lines of {s.m} at a stride of {s.dst_stride} in {s.dst}")
 
     def buffer(self, name: str, index: L.Expr, scope: _Scope) -> _Buffer:
         need(name in scope.buffers, f"there is no buffer {name} in scope")

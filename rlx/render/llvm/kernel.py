@@ -21,7 +21,7 @@ from rlx.core.dtype import int64
 from rlx.core.errors import CompileError
 from rlx.ir import loop
 from rlx.render.bounds import interval
-from rlx.render.llvm import tile
+from rlx.render.llvm import tile, transpose
 from rlx.render.llvm.atomic import emit_atomic
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.expression import Evaluator, Memory, Scope, Slot
@@ -33,6 +33,8 @@ _MUST_PROGRESS = '!"llvm.loop.mustprogress"'
 _FULL_UNROLL = '!"llvm.loop.unroll.full"'
 _UNROLL = '!"llvm.loop.unroll.enable"'
 _NO_UNROLL = '!"llvm.loop.unroll.disable"'
+#: Iterations of a vector loop that fill a vector and that LLVM would write out in full.
+_SHORT = (16, 257)
 
 
 def render_kernel(kernel: loop.Kernel, helpers: Helpers) -> str:
@@ -124,6 +126,8 @@ class _Renderer:
                 self.while_(cond, body)
             case loop.Contract():
                 self.contract(s)
+            case loop.Transpose():
+                self.transpose(s)
             case loop.Barrier():
                 pass  # a workgroup of this target is one lane
 
@@ -134,6 +138,13 @@ class _Renderer:
             at = "0" if index is None else self.ev.index(index, str(self.ev.value(index)))
             pointers.append(self.ev.address(name, at)[1])
         name = tile.define(s, self.helpers)
+        self.b.do(f"call void @{name}({', '.join('ptr ' + p for p in pointers)})")
+
+    def transpose(self, s: loop.Transpose) -> None:
+        """Call the function that transposes a block of this shape."""
+        pointers = [self.ev.address(name, self.ev.index(index, str(self.ev.value(index))))[1]
+                    for name, index in ((s.dst, s.dst_index), (s.src, s.src_index))]
+        name = transpose.define(s, self.helpers)
         self.b.do(f"call void @{name}({', '.join('ptr ' + p for p in pointers)})")
 
     def register(self, name: str, init: loop.Expr) -> None:
@@ -292,6 +303,9 @@ class _Renderer:
             properties.append(_FULL_UNROLL if _is_constant(s) else _UNROLL)
         if s.kind == loop.SERIAL and not _is_constant(s) and not any(isinstance(x, loop.For) for x in s.body):
             # A short loop of unknown length (a CSR row): the rest of an unrolled one costs more than it saves.
+            properties.append(_NO_UNROLL)
+        if s.kind == loop.VECTOR and _is_constant(s) and s.stop.value - s.start.value in range(*_SHORT):
+            # Written out before it is made vectors, its independence would be forgotten and it would stay scalar.
             properties.append(_NO_UNROLL)
         if group:
             properties.append(f'!"llvm.loop.parallel_accesses", {group}')

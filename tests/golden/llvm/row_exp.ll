@@ -26,7 +26,7 @@ do.8:
   br label %next.9
 next.9:
   %j.12 = add nsw i64 %j.11, 1
-  br label %for.7, !llvm.loop !3
+  br label %for.7, !llvm.loop !4
 end.10:
   ret void
 }

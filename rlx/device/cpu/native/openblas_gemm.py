@@ -1,7 +1,8 @@
 """Claim: a contraction of contiguous float or complex operands is OpenBLAS's GEMM (GEMV for a vector).
 
 Axes that lie together in memory count as one; a transposed operand is passed as such; batches are a loop.
-Large products are split over the thread pool, by rows or by columns, whichever there are more of.
+Large products are split over the thread pool, by rows or by columns, whichever there are more of. It takes those that
+:mod:`rlx.device.cpu.cost` expects it to compute faster than generated tiles do.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.compile.nest_tile import form_of
 from rlx.core.dtype import DType
-from rlx.device.cpu import blas, threads
+from rlx.device.cpu import blas, cost, jit, threads
+from rlx.device.cpu.caps import vector_bytes
 from rlx.device.cpu.emit import Emit, digits, driver
 from rlx.device.cpu.gemm import Axes, Form, form
 from rlx.ir.claim import Call, Claim, ValueType
@@ -38,7 +41,17 @@ def accepts(call: Call) -> str | None:
         return found
     if found.m * found.n * found.k <= SMALL:
         return f"is slower than a generated loop at {found.m}x{found.n}x{found.k}"
-    return None
+    return _slower(call, found)
+
+
+def _slower(call: Call, found: Form) -> str | None:
+    """Why tiles are the faster, by the measured model, or None."""
+    axes = _axes(call.attrs["contract"]), _axes(call.attrs.get("batch", ((), ())))
+    tiled = form_of(found.dtype, call.inputs[0][1], call.inputs[1][1], *axes)
+    if tiled is None:
+        return None
+    turned = found.rhs.row_stride == 1 and found.rhs.col_stride > 1
+    return cost.reason(tiled, found.dtype, vector_bytes(jit.host()), turned=turned)
 
 
 def lower(native: Native) -> tuple[str, str]:
