@@ -11,12 +11,13 @@ from rlx.array.array import Array
 from rlx.array.build import as_array
 from rlx.array.tree import register_pytree
 from rlx.core import dtype as dt
-from rlx.core.errors import DTypeError, IndexOutOfBounds, ShapeError, ValueIssue
+from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.ops.creation import asarray, zeros
 from rlx.ops.elementwise import astype, conj
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import segment_of
-from rlx.sparse.base import SparseMatrix
+from rlx.ops.linear import segment_of, segment_reduce
+from rlx.sparse import pattern
+from rlx.sparse.base import OPERATIONS, SparseMatrix
 from rlx.sparse.mtx import read_mtx
 from rlx.sparse.products import csr_matvec
 
@@ -50,16 +51,16 @@ class CSR(SparseMatrix):
 
         Raises ShapeError or IndexOutOfBounds for arrays that do not describe a matrix of this shape.
         """
-        host_indices, host_indptr = _integers(indices, "indices"), _integers(indptr, "indptr")
-        _check(host_indices, host_indptr, shape, _length(data))
-        if not _is_canonical(host_indices, host_indptr):
+        host_indices, host_indptr = pattern.integers(indices, "CSR indices"), pattern.integers(indptr, "CSR indptr")
+        pattern.check(host_indices, host_indptr, shape, length_of(data))
+        if not pattern.is_canonical(host_indices, host_indptr):
             if isinstance(data, Array) and data.is_traced:
                 raise ValueIssue("a traced CSR with unsorted or duplicate entries",
                                  why="entries would have to be moved",
                                  do="sort the pattern before the traced function")
             made = CSR.from_scipy(_scipy(np.asarray(data), host_indices, host_indptr, shape), device=device)
             data, host_indices, host_indptr = made.data, np.asarray(made.indices), np.asarray(made.indptr)
-        self._set(_values(data, device), host_indices, host_indptr, shape, device)
+        self._set(values_of(data, device), host_indices, host_indptr, shape, device)
 
     def _set(self, data: Array, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int],
              device: str | None) -> None:
@@ -87,20 +88,36 @@ class CSR(SparseMatrix):
     def from_arrays(cls, rows: Any, cols: Any, values: Any, shape: tuple[int, int], *,
                     device: str | None = None) -> CSR:
         """From entries: ``values[k]`` at ``(rows[k], cols[k])``; equal positions are summed."""
-        r, c, v = _integers(rows, "rows"), _integers(cols, "cols"), np.asarray(values)
-        if not len(r) == len(c) == len(v):
-            raise ShapeError(f"{len(r)} rows, {len(c)} columns and {len(v)} values", why="each entry has one of each",
-                             do="pass arrays of equal length")
+        r, c = pattern.integers(rows, "CSR rows"), pattern.integers(cols, "CSR cols")
+        v = values if isinstance(values, Array) else np.asarray(values)
+        if not len(r) == len(c) == length_of(v):
+            raise ShapeError(f"{len(r)} rows, {len(c)} columns and {v.shape[0]} values",
+                             why="each entry has one of each", do="pass arrays of equal length")
         n, m = shape
-        for name, index, size in (("row", r, n), ("column", c, m)):
-            if len(index) and (index.min() < 0 or index.max() >= size):
-                bad = int(index.min() if index.min() < 0 else index.max())
-                raise IndexOutOfBounds(f"{name} {bad} is outside a matrix of shape {shape}",
-                                       why=f"{name}s go from 0 to {size - 1}",
-                                       do="check the index, or its base (0, not 1)")
-        _bounded(n, len(v))
+        pattern.check_inside("row", r, n, shape)
+        pattern.check_inside("column", c, m, shape)
+        pattern.bounded(n, len(r))
+        if isinstance(v, Array):
+            return cls._gathered(values_of(v, device), r, c, (int(n), int(m)))
         import scipy.sparse
         return cls.from_scipy(scipy.sparse.coo_matrix((v, (r, c)), shape=shape), device=device)
+
+    @classmethod
+    def _gathered(cls, data: Array, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CSR:
+        """From values on a device at checked positions: equal ones are summed there, with derivatives."""
+        order, starts, indices, indptr = pattern.compress(rows, cols, shape)
+        where = data._value.node.device
+        sorted_ = gather(data, as_array(order, device=where), mode="promise")
+        if len(starts) - 1 < len(order):
+            sorted_ = segment_reduce(sorted_, as_array(starts, device=where))
+        return cls._from_pattern(sorted_, indices, indptr, shape)
+
+    @classmethod
+    def _from_pattern(cls, data: Array, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> CSR:
+        """From values and a pattern that is known to be canonical."""
+        new = object.__new__(cls)
+        new._set(data, indices, indptr, shape, data._value.node.device)
+        return new
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, device: str | None = None) -> CSR:
@@ -109,7 +126,7 @@ class CSR(SparseMatrix):
         if not (source.has_canonical_format and source.has_sorted_indices):
             source = source.copy()
             source.sum_duplicates()
-        data = _values(source.data, device)
+        data = values_of(source.data, device)
         new = object.__new__(cls)
         new._set(data, source.indices, source.indptr, source.shape, device)
         return new
@@ -140,22 +157,16 @@ class CSR(SparseMatrix):
 
     # Products
 
-    def __matmul__(self, x: Any) -> Array:
-        """``A @ x`` for a vector or a block of columns."""
+    def __matmul__(self, x: Any) -> Any:
+        """``A @ x``: an array for a vector or a block of columns, a CSR for a sparse matrix."""
+        if hasattr(x, "tocsr"):
+            return OPERATIONS["matmul"](self, x)
         v = as_array(x, device=self.data._value.node.device)
         if v.ndim not in (1, 2) or v.shape[0] != self.shape[1]:
             raise ShapeError(f"a matrix of shape {self.shape} times an array of shape {v.shape}",
                              why=f"the array must have {self.shape[1]} rows", do="pass a vector or a block that fits")
         common = dt.common_type(self.dtype, v.dtype)
         return csr_matvec(astype(self.data, common), self.indices, self.indptr, astype(v, common))
-
-    def matvec(self, x: Any) -> Array:
-        """``A @ x``."""
-        return self.__matmul__(x)
-
-    def rmatvec(self, x: Any) -> Array:
-        """``A^H @ x``."""
-        return self.H.__matmul__(x)
 
     @property
     def T(self) -> CSR:
@@ -164,23 +175,14 @@ class CSR(SparseMatrix):
         return CSR._from_parts(gather(self.data, order, mode="promise"), indices, indptr,
                                (self.shape[1], self.shape[0]))
 
-    @property
-    def H(self) -> CSR:
-        """The conjugate transpose."""
-        t = self.T
-        return CSR._from_parts(conj(t.data), t.indices, t.indptr, t.shape)
-
-    def transpose(self) -> CSR:
-        """The transpose, in CSR form."""
-        return self.T
-
     def _transpose_pattern(self) -> tuple[Array, Array, Array]:
         if self._transposed is None:
             import scipy.sparse
             count = np.arange(self.nnz, dtype=np.int64)
-            m = scipy.sparse.csr_matrix((count, np.asarray(self.indices), np.asarray(self.indptr)), shape=self.shape)
+            indices, indptr = pattern.host(self.indices), pattern.host(self.indptr)
+            m = scipy.sparse.csr_matrix((count, indices, indptr), shape=self.shape)
             t = m.tocsc()
-            kind = np.asarray(self.indices).dtype
+            kind = indices.dtype
             self._transposed = (as_array(t.data, device=self.device),
                                 as_array(t.indices.astype(kind), device=self.device),
                                 as_array(t.indptr.astype(kind), device=self.device))
@@ -188,13 +190,13 @@ class CSR(SparseMatrix):
 
     # Views and conversions
 
-    def diagonal(self) -> Array:
-        """The main diagonal (0 where no entry is stored)."""
-        n = min(self.shape)
-        rows = np.repeat(np.arange(self.shape[0]), np.diff(np.asarray(self.indptr)))
-        at = np.nonzero(rows == np.asarray(self.indices))[0]
+    def diagonal(self, k: int = 0) -> Array:
+        """The diagonal ``A[i, i + k]`` (0 where no entry is stored)."""
+        first, n = max(-k, 0), max(min(self.shape[0] + min(k, 0), self.shape[1] - max(k, 0)), 0)
+        rows = pattern.rows_of(pattern.host(self.indptr))
+        at = np.nonzero(rows + k == pattern.host(self.indices))[0]
         out = zeros((n,), dtype=self.dtype, device=self.device)
-        places = as_array(rows[at], device=self.device)
+        places = as_array(rows[at] - first, device=self.device)
         return scatter(out, gather(self.data, as_array(at, device=self.device), mode="promise"), (places,), "set")
 
     def todense(self) -> Array:
@@ -241,7 +243,8 @@ def as_csr(a: Any, device: str | None = None) -> CSR:
     return CSR.from_dense(a, device=device)
 
 
-def _values(data: Any, device: str | None) -> Array:
+def values_of(data: Any, device: str | None) -> Array:
+    """Values of a type that products take; integers become f64."""
     values = asarray(data, device=device) if isinstance(data, Array) else as_array(np.asarray(data), device=device)
     if values.dtype not in DTYPES:
         if values.dtype.kind in "biu":
@@ -251,60 +254,12 @@ def _values(data: Any, device: str | None) -> Array:
     return values
 
 
-def _length(data: Any) -> int:
+def length_of(data: Any) -> int:
+    """How many values these are; they must be a list."""
     shape = data.shape if hasattr(data, "shape") else np.shape(data)
     if len(shape) != 1:
-        raise ShapeError(f"CSR data of shape {tuple(shape)}", why="entries are a list of values", do="flatten the data")
+        raise ShapeError(f"sparse data of shape {tuple(shape)}", why="entries are a list of values", do="flatten the data")
     return int(shape[0])
-
-
-def _integers(x: Any, what: str) -> np.ndarray:
-    host = np.asarray(x)
-    if host.ndim != 1:
-        raise ShapeError(f"CSR {what} of shape {host.shape}", why="it is a list of integers", do="flatten it")
-    if host.size == 0:
-        return host.astype(np.int64)
-    if host.dtype.kind not in "iu":
-        raise DTypeError(f"CSR {what} of {host.dtype}", why="positions are integers", do=f"cast {what} to int64")
-    return host
-
-
-def _bounded(rows: int, entries: int) -> None:
-    """A row pointer takes 4 to 8 bytes a row: a huge declared shape over a few entries is refused."""
-    if rows > 1 << 28 and rows > 64 * max(entries, 1):
-        raise ShapeError(f"a matrix of {rows} rows with {entries} entries", why="the row pointer alone would take "
-                         f"{rows * 8 / 2**30:.1f} GiB", do="check the shape; number only the rows that are used")
-
-
-def _check(indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], entries: int) -> None:
-    n, m = shape
-    if len(indptr) != n + 1:
-        raise ShapeError(f"indptr of length {len(indptr)} for {n} rows",
-                         why="it has one entry more than there are rows",
-                         do="pass the row starts, and the number of entries last")
-    if len(indices) != entries:
-        raise ShapeError(f"{len(indices)} column indices for {entries} values", why="each entry has one of each",
-                         do="pass arrays of equal length")
-    if indptr[0] != 0 or indptr[-1] != entries or np.any(np.diff(indptr.astype(np.int64)) < 0):
-        raise ShapeError("indptr does not divide the entries into rows",
-                         why=f"it must rise from 0 to {entries}, and goes from {indptr[0]} to {indptr[-1]}",
-                         do="build it as the running sum of the entries in each row")
-    if entries and (indices.min() < 0 or indices.max() >= m):
-        bad = int(indices.min() if indices.min() < 0 else indices.max())
-        raise IndexOutOfBounds(f"column {bad} is outside a matrix of shape {shape}",
-                               why=f"columns go from 0 to {m - 1}",
-                               do="check the index, or its base (0, not 1)")
-
-
-def _is_canonical(indices: np.ndarray, indptr: np.ndarray) -> bool:
-    """Whether the columns of each row strictly rise."""
-    if len(indices) < 2:
-        return True
-    rising = np.diff(indices.astype(np.int64)) > 0
-    starts = indptr[1:-1]
-    starts = starts[(starts > 0) & (starts < len(indices))]
-    rising[starts - 1] = True
-    return bool(rising.all())
 
 
 def _scipy(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> Any:

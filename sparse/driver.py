@@ -291,7 +291,7 @@ class Task:
 
     def report(self, x: Array, traced: TracedInfo) -> tuple[Array, Any]:
         """The answer with its report; a failure by values that are not finite is traced to the argument."""
-        info = SolverInfo.from_traced(traced)
+        info = SolverInfo.from_traced(traced, self.method.name)
         if info.reason == "nonfinite":
             # Only now is it worth a pass over the arguments: were they finite?
             for name, given in (("A", self.A), ("b", self.b), ("x0", self.x0), ("M", self.M)):

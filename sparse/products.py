@@ -58,3 +58,36 @@ def _() -> list[Sample]:
     out.append(Sample((rng.standard_normal(6), indices.astype(np.int64), indptr.astype(np.int64), block), name="block"))
     empty = (np.zeros(0), np.zeros(0, np.int32), np.zeros(4, np.int32), np.ones(2))
     return [*out, Sample(empty, name="empty", edge=True, grad=False)]
+
+
+@op
+def bsr_matvec(data: Array, indices: Array, indptr: Array, x: Array, /) -> Array:
+    """The product of a matrix of dense blocks with a vector or a block of columns ``x``.
+
+    Block row i of y is the sum over k in [indptr[i], indptr[i+1]) of ``data[k] @ x[block indices[k]]``. Shapes: data
+    (nb, r, c), indices (nb,), indptr (n/r + 1,); x (m,) or (m, k); y (n,) or (n, k). Indices must be in bounds.
+    """
+    _, r, c = data.shape
+    columns = x.reshape((x.shape[0] // c, c, 1 if x.ndim == 1 else x.shape[1]))
+    picked = gather(columns, indices, mode="promise")
+    products = total(expand_dims(data, axis=3) * expand_dims(picked, axis=1), axis=2)
+    out = segment_reduce(products, indptr)
+    return out.reshape((out.shape[0] * r, *x.shape[1:]))
+
+
+@bsr_matvec.ref
+def _(data: Any, indices: Any, indptr: Any, x: Any) -> Any:
+    import scipy.sparse
+    shape = ((len(indptr) - 1) * data.shape[1], x.shape[0])
+    return scipy.sparse.bsr_matrix((data, indices, indptr), shape=shape) @ x
+
+
+@bsr_matvec.samples
+def _() -> list[Sample]:
+    rng = np.random.default_rng(5)
+    indptr, indices = np.array([0, 2, 2, 3], np.int32), np.array([0, 2, 1], np.int32)
+    data, x = rng.standard_normal((3, 2, 3)), rng.standard_normal(9)
+    return [Sample((data, indices, indptr, x), name="float64"),
+            Sample((data.astype("float32"), indices, indptr, x.astype("float32")), name="float32"),
+            Sample((data + 1j, indices, indptr, x + 0j), name="complex128"),
+            Sample((data, indices, indptr, rng.standard_normal((9, 4))), name="block")]

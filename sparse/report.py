@@ -16,8 +16,14 @@ REASONS: dict[str, str] = {
                  "and sign, or use a solver for general matrices",
     "nonfinite": "a value became NaN or infinite; check A, b and the preconditioner for such values",
     "stagnated": "the true residual no longer falls: rounding in this precision ends here; use a wider dtype or a "
-                 "better conditioned system",
+                 "better conditioned system (for gmres also a larger restart; a singular A may hold no solution)",
     "nothing": "the device ran no work (null compiles only); choose a device that computes",
+}
+#: What a breakdown means for the solvers that are not conjugate gradients.
+BREAKDOWNS: dict[str, str] = {
+    "bicgstab": "the recurrence broke down and a restart did not help; use a preconditioner, another x0, or gmres",
+    "gmres": "the Krylov space is exhausted and holds no solution: A is singular, or nearly so; use lsqr",
+    "minres": "M is not positive definite; minres takes any symmetric A, but a positive preconditioner",
 }
 RUNNING, CONVERGED, MAXITER, BREAKDOWN, NONFINITE, STAGNATED = range(6)
 #: The status a solver's program ends with, in words.
@@ -54,22 +60,24 @@ class SolverInfo(int):
     residual: float
     target: float
     history: np.ndarray[Any, Any]
+    solver: str
 
-    def __new__(cls, reason: str, iterations: int, matvecs: int, residual: float, target: float, history: Any) -> Self:
+    def __new__(cls, reason: str, iterations: int, matvecs: int, residual: float, target: float, history: Any,
+                solver: str = "cg") -> Self:
         failed = reason in ("breakdown", "nonfinite", "nothing")
         code = 0 if reason == "converged" else -1 if failed else max(iterations, 1)
         new = super().__new__(cls, code)
         new.reason, new.iterations, new.matvecs = reason, iterations, matvecs
-        new.residual, new.target, new.history = residual, target, history
+        new.residual, new.target, new.history, new.solver = residual, target, history, solver
         return new
 
     @classmethod
-    def from_traced(cls, info: TracedInfo) -> SolverInfo:
+    def from_traced(cls, info: TracedInfo, solver: str = "cg") -> SolverInfo:
         """The report of a solve that ran inside a traced function."""
         k = int(info.iterations)
         history = np.asarray(info.history)[:k + 1]
         reason = REASON_OF.get(int(info.status), "nothing")
-        return cls(reason, k, int(info.matvecs), float(info.residual), float(info.target), history)
+        return cls(reason, k, int(info.matvecs), float(info.residual), float(info.target), history, solver)
 
     @property
     def converged(self) -> bool:
@@ -79,7 +87,7 @@ class SolverInfo(int):
     @property
     def message(self) -> str:
         """The reason in words, ending in what to do."""
-        return REASONS[self.reason]
+        return BREAKDOWNS.get(self.solver, REASONS["breakdown"]) if self.reason == "breakdown" else REASONS[self.reason]
 
     def __repr__(self) -> str:
         return (f"SolverInfo({int(self)}: {self.reason}, {self.iterations} iterations, {self.matvecs} matvecs, "
@@ -88,4 +96,5 @@ class SolverInfo(int):
     __str__ = __repr__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (SolverInfo, (self.reason, self.iterations, self.matvecs, self.residual, self.target, self.history))
+        return (SolverInfo, (self.reason, self.iterations, self.matvecs, self.residual, self.target, self.history,
+                             self.solver))
