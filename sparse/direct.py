@@ -326,6 +326,8 @@ def _eps(dtype: dt.DType) -> float:
 def _factorizer(plan: Plan, device: str) -> Any:
     def run(values: Array) -> Any:
         t = {k: plan.table(k, device) for k in ("nodes", "into", "source", "place", "batches", "bounds")}
+        # direct_solve differentiates by the values themselves: what the factors say of them is not needed.
+        values = rlx.stop_gradient(values)
         scale = cast(plan.table("scale", device), values.dtype.real)
         if plan.kind == LU and values.shape[0]:
             picked = rlx.abs(values) * scale[_inverse_of(plan, device)]

@@ -79,12 +79,14 @@ class MinRes(Method):
         norm = phibar if r is None else sqrt(dot(r, r))
         size = o.size + alpha * alpha + beta * beta + o.beta * o.beta * where(o.beta_old == 0, 0, 1)
         k = v.k + 1
-        # ||A r|| / (||A|| ||r||) at rounding: b has a part outside of a singular A's range, and x is as good as any.
-        level = float(np.finfo(norm.dtype.numpy).eps) ** 0.75  # what the recurrences reach for such a matrix
+        # ||A r|| / (||A|| ||r||) of the residual before this step, at rounding: b has a part outside of a singular A's
+        # range, x is as good as any, and this step would go along the null space.
+        level = float(np.finfo(norm.dtype.numpy).eps) ** (2 / 3)  # what the recurrences reach for such a matrix
         least = flat | (gbar * gbar + dbar * dbar <= level ** 2 * size)
         bad = (square < 0) | (o.beta < 0)
         status = where(least & (norm > s.target), STAGNATED, RUNNING)
         status = where(bad, BREAKDOWN, where(isfinite(norm) & isfinite(square), status, NONFINITE))
+        bad = bad | (least & (norm > s.target))
         return State(where(bad, v.x, v.x + phi * w), where(bad, v.norm, norm), v.last, k, v.matvecs + 1, astype(status, dt.int32), remember(v, k, norm),
                      Carried(o.r2, r2, y, o.w2, w, r, o.beta, beta, dbar, epsilon, phibar, cs, sn, size))
 
