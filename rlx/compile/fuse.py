@@ -20,7 +20,7 @@ from rlx.compile.index import Indexer
 from rlx.core.dtype import DType
 from rlx.ir.graph import Graph, Node, Value, postorder
 from rlx.ir.loop import Expr
-from rlx.ir.prim import TRANSCENDENTAL
+from rlx.ir.prim import POINTWISE, TRANSCENDENTAL
 
 POINT, REDUCE, RAGGED, ROW, TOTAL = "point", "reduce", "ragged", "row", "total"
 Sizes = tuple[int, ...]
@@ -63,13 +63,17 @@ class Group:
 
 @dataclass(eq=False)
 class Opaque:
-    """A node that is a step (or a kernel) of its own: native call, control flow, sort, scan, scatter, column sums."""
+    """A node that is a step (or a kernel) of its own: native call, control flow, sort, scan, scatter, column sums.
+
+    ``operand`` is what a column sum computes and stores on its way, for others to read.
+    """
 
     node: Node
     reads: list[Value] = field(default_factory=list)
+    operand: Value | None = None
 
     def values(self) -> list[Value]:
-        return list(self.node.outs)
+        return list(self.node.outs) if self.operand is None else [*self.node.outs, self.operand]
 
 
 Piece = Group | Opaque
@@ -99,14 +103,15 @@ def inner_vars(ix: Indexer, shape: Sizes) -> Index:
 
 
 def fuse(graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: (),
-         max_buffers: int = 0) -> Plan:
+         tiled: Callable[[Node], bool] = lambda n: False, max_buffers: int = 0) -> Plan:
     """Plan the storage and the kernels of a legal graph.
 
-    ``stored_operands(node)`` names the operands of a contraction that its schedule reads from storage; no kernel
-    grows beyond ``max_buffers`` buffers (0: what is good for any device).
+    ``stored_operands(node)`` names the operands of a contraction that its schedule reads from storage; ``tiled(node)``
+    says that it is scheduled in tiles, with nothing but points of its result beside it. No kernel grows beyond
+    ``max_buffers`` buffers (0: what is good for any device).
     """
     limit = min(max_buffers or MAX_BUFFERS, MAX_BUFFERS)
-    return _Fuser(graph, index_dtype, stored_operands, limit).plan()
+    return _Fuser(graph, index_dtype, stored_operands, tiled, limit).plan()
 
 
 OPAQUE = frozenset(("native", "while", "cond", "loop", "sort", "scan", "scatter"))
@@ -125,8 +130,8 @@ def is_column(n: Node) -> bool:
 
 class _Fuser:
     def __init__(self, graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]],
-                 max_buffers: int) -> None:
-        self.stored_operands = stored_operands
+                 tiled: Callable[[Node], bool], max_buffers: int) -> None:
+        self.stored_operands, self.tiled = stored_operands, tiled
         self.max_buffers = max_buffers
         self.graph = graph
         self.dtype = index_dtype
@@ -174,7 +179,8 @@ class _Fuser:
             if n.op in ("concat",) and len(n.args) > 4:
                 roots.update(n.outs)
             v = n.outs[0]
-            if n.op in INLINE and len({id(c) for c in self.consumers[v]}) > 1 and self._pricey(n):
+            if n.op in INLINE and len({id(c) for c in self.consumers[v]}) > 1 and (
+                    self._pricey(n) or self._ends_contraction(v)):
                 roots.add(v)
             weight[id(n)] = 0 if v in roots else min(1 + sum(weight.get(id(a.node), 0) for a in n.args), 1 << 20)
             if weight[id(n)] > MAX_INLINE:
@@ -189,6 +195,17 @@ class _Fuser:
     def _pricey(self, n: Node) -> bool:
         """Worth storing when used twice: it holds a transcendental (or as much arithmetic) since the last storage."""
         return self.cost[id(n)] >= EXPENSIVE
+
+    def _ends_contraction(self, v: Value) -> bool:
+        """Whether ``v`` is what is wanted of a contraction: stored in its place, by its kernel, it costs no more."""
+        u = v
+        while u.node.op in POINTWISE:
+            inner = [a for a in u.node.args if a.shape == v.shape and len(self.consumers[a]) == 1
+                     and (a.node.op == "dot" or a.node.op in POINTWISE)]
+            if not inner:
+                return False
+            u = next((a for a in inner if a.node.op == "dot"), inner[0])
+        return u.node.op == "dot"
 
     def _view(self, v: Value, roots: set[Value]) -> None:
         """A stored reshape is another name for what it reshapes."""
@@ -224,7 +241,8 @@ class _Fuser:
         for p in pieces:
             if isinstance(p, Group):
                 p.members.reverse()
-        return Plan(pieces[::-1], stored, self.views, dict(self.users))
+        made = [p for p in pieces[::-1] if isinstance(p, Opaque) or p.members]
+        return Plan(made, stored, self.views, dict(self.users))
 
     def _opaque_reads(self, n: Node) -> list[Value]:
         if n.op in STORED_OPERANDS:
@@ -256,9 +274,35 @@ class _Fuser:
         if best is not None:
             self._add(v, pieces[best[0]])  # type: ignore[arg-type]
             return best[0]
+        if self._with_column(v, pieces, where):
+            return len(pieces) - 1
         group = self._alone(v)
         pieces.append(group)
         return len(pieces) - 1
+
+    def _with_column(self, v: Value, pieces: list[Piece], where: dict[Value, int]) -> bool:
+        """Whether a column sum of ``v`` now computes it: ``s = sum(v, 0)`` stores ``v`` on its way, before all users.
+
+        What the sum reads is placed later, so it may run as early as ``v``; an empty group stays in its place.
+        """
+        if v.node.op not in INLINE or self._continues(v):
+            return False
+        for n in self.consumers[v]:
+            at = where.get(n.outs[0])
+            p = None if at is None else pieces[at]
+            if at is None or not isinstance(p, Opaque) or p.node is not n or not is_column(n) or p.operand is not None:
+                continue
+            pieces[at] = Group((0,))
+            pieces.append(Opaque(n, self._opaque_reads(v.node), v))
+            where[n.outs[0]] = len(pieces) - 1
+            return True
+        return False
+
+    def _continues(self, v: Value) -> bool:
+        """Whether ``v`` is better computed with what it is computed from: values of its rows, or a contraction."""
+        return any(u not in self.given and (u.shape not in ((), v.shape) or
+                                            (u.node.op == "dot" and self._using(u) == {v}))
+                   for u in self._opaque_reads(v.node))
 
     def _using(self, v: Value) -> set[Value]:
         """Stored values computed from ``v`` without another stored value between."""
@@ -340,6 +384,8 @@ class _Fuser:
         if kind is None:
             return None
         outer, inner, rows = kind[1], kind[2], kind[3]
+        if not self._beside_tiles(v, kind[0], g):
+            return None
         trial = Group(outer, inner, g.members)
         if rows and not self._to_rows_ok(g):
             return None
@@ -368,6 +414,14 @@ class _Fuser:
         if not uses and ((not shared and kind[0] != POINT) or (rows and kind[0] == POINT)):
             return None
         return 4 * uses + shared
+
+    def _beside_tiles(self, v: Value, kind: str, g: Group) -> bool:
+        """Whether a contraction in tiles, if there is one, would have nothing but points beside it."""
+        def tiled(u: Value) -> bool:
+            return u.node.op == "dot" and self.tiled(u.node)
+        if tiled(v):
+            return all(m.kind == POINT for m in g.members)
+        return kind == POINT or not any(map(tiled, g.values()))
 
     def _kind_in(self, v: Value, g: Group) -> tuple[str, Sizes, Sizes | None, bool] | None:
         """(kind, outer, inner, whether the group's points become rows) of ``v`` in the group."""

@@ -110,14 +110,15 @@ class GridSpecial(Special):
             def step(r: Expr) -> None:
                 row = ix.split(r, rows)
                 index = tuple(row[axes.index(a)] if a in axes else place[kept.index(a)] for a in range(len(shape)))
-                e = em.cast(em.value(x, index), dtype)
+                e = em.cast(self.summed(x, index), dtype)
                 em.here.append(L.Assign(acc.value, L.expr(COMBINE[kind], (acc, e), dtype), True))
 
             self.over("r", start, stop, many, step)
             target = self.naming.of(out) if chunks == 1 else self.naming.scratch("partial0", dtype, chunks * width)
             em.here.append(L.Store(target, o, em.cast(acc, out.dtype) if chunks == 1 else acc))
 
-        made = [self.spread(chunks * width, part, f"column reduce of {list(shape)} over {list(axes)}")]
+        notes = f"column reduce of {list(shape)} over {list(axes)}{self._also()}"
+        made = [self.spread(chunks * width, part, notes)]
         return made if chunks == 1 else [*made, self.again()._add_chunks(chunks, width, kind, dtype)]
 
     def _add_chunks(self, chunks: int, width: int, kind: str, dtype: DType) -> Made:

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from rlx.compile.emit import Index
+from rlx.compile.emit import INLINE, Index
 from rlx.compile.fuse import POINT, REDUCE, Group, Member, sizes
 from rlx.compile.grid_form import LANES, MAX_GROUPS, GridForm, accumulator
 from rlx.core.caps import Caps
 from rlx.core.dtype import bool_, float32, float64
 from rlx.ir import loop as L
+from rlx.ir.graph import Node, Value
 from rlx.ir.loop import Expr, Stmt
 
 #: Lanes along each side of a workgroup's tile.
@@ -73,6 +74,36 @@ def find_tile(g: Group, caps: Caps) -> Shape | None:
         if many >= 2 * caps.cores or wide == 1:
             return shape
     return None
+
+
+def is_tiled(n: Node, caps: Caps) -> bool:
+    """Whether a contraction on its own is scheduled in tiles."""
+    v = n.outs[0]
+    contract = n.attr("contract")[0]
+    inner = tuple(sizes(n.args[0])[a] for a in contract)
+    return bool(v.shape) and find_tile(Group(sizes(v), inner, [Member(v, REDUCE)]), caps) is not None
+
+
+def operands(n: Node, caps: Caps) -> list[Value]:
+    """The operands of a tiled contraction that are stored first: those computed from several arrays of their size.
+
+    Every tile loads its slices of them again; ``(a * (b > 0)) @ w`` would load two arrays each time.
+    """
+    return [v for v in n.args if _arrays(v) > 1] if is_tiled(n, caps) else []
+
+
+def _arrays(v: Value) -> int:
+    """How many arrays of at least its own size an inlined value reads."""
+    found, seen, stack = 0, {v}, [v]
+    while stack:
+        u = stack.pop()
+        if u.node.op not in INLINE:
+            found += prod(sizes(u)) >= prod(sizes(v))
+            continue
+        new = [a for a in u.node.args if a not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return found
 
 
 def _free(shape: tuple[int, ...], contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:

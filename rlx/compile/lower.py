@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from rlx.compile import nest_tile
+from rlx.compile import grid_tile, nest_tile
 from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes, stages
 from rlx.compile.grid import Grid
 from rlx.compile.grid_join import join
@@ -79,8 +80,7 @@ class _Lowering:
         comes before that output is written, both share one buffer (``targets`` names the input's own buffer).
         """
         g = without_empty(g)
-        plan = fuse(g, self.index, nest_tile.operands if self.caps.schedule == "nest" else lambda n: (),
-                    self.caps.max_buffers)
+        plan = fuse(g, self.index, *self._contractions(), self.caps.max_buffers)
         scope = _Scope(plan, dict(given), set(g.outputs))
         copies = self._assign_outputs(g, scope, targets, carried)
         steps: list[L.Step] = []
@@ -88,6 +88,12 @@ class _Lowering:
             steps.extend(self._piece(piece, scope, plan.pieces[k + 1:]))
         steps += self._copies(copies, scope)
         return join(steps, self.buffers, self.index, self.caps, self._kernel) if self.caps.schedule == "grid" else steps
+
+    def _contractions(self) -> tuple[Callable[[Node], Sequence[Value]], Callable[[Node], bool]]:
+        """Which operands of a contraction are stored, and whether it is scheduled in tiles, with points alone."""
+        if self.caps.schedule == "nest":
+            return nest_tile.operands, lambda n: False
+        return partial(grid_tile.operands, caps=self.caps), partial(grid_tile.is_tiled, caps=self.caps)
 
     def _assign_outputs(self, g: Graph, scope: _Scope, targets: Sequence[str],
                         carried: dict[Value, int]) -> list[tuple[str, Value]]:
@@ -173,7 +179,7 @@ class _Lowering:
             return self._repeat(n, scope)
         if n.op == "cond":
             return self._cond(n, scope)
-        return self._special(n, scope)
+        return self._special(n, scope, piece.operand)
 
     def _group(self, g: Group, scope: _Scope, later: Sequence[Piece]) -> list[L.Step]:
         if 0 in g.outer:
@@ -208,7 +214,7 @@ class _Lowering:
         return self._launches([naming.kernel("k", tuple(fills), "reductions of nothing")], scope,
                               "fill") if fills else []
 
-    def _special(self, n: Node, scope: _Scope) -> list[L.Step]:
+    def _special(self, n: Node, scope: _Scope, operand: Value | None = None) -> list[L.Step]:
         if n.op == "reduce" and (0 in sizes(n.args[0])):
             return self._fill([v for v in n.outs if sizes_count(v)], scope)
         stored = scope.plan.stored
@@ -217,7 +223,7 @@ class _Lowering:
             out, base = self._name(n.outs[0], scope), self._name(n.args[0], scope)
             if out != base:
                 steps.append(L.Copy(out, base))
-        args = ("k", n, lambda v: v in stored, scope.plan.views, scope.plan.users, self.index)
+        args = ("k", n, lambda v: v in stored, scope.plan.views, scope.plan.users, self.index, operand)
         made = (GridSpecial(*args, caps=self.caps) if self.caps.schedule == "grid" else Special(*args)).build()
         return steps + self._launches(made, scope, n.op)
 

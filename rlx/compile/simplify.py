@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,49 @@ def drop_select(n: Node, args: tuple[Value, ...]) -> Value | None:
     return args[1] if args[1] is args[2] else None
 
 
+#: Arithmetic that every device rounds alike, and comparisons.
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "select": np.where,
+}
+
+
+def fold_constants(n: Node, args: tuple[Value, ...]) -> Value | None:
+    """``2 * 3`` -> ``6``: no kernel computes one number that is known; also where the constants are broadcast."""
+    numbers = [_number(a) for a in args]
+    if any(x is None for x in numbers) or n.types[0].dtype.name not in _KNOWN:
+        return None
+    with np.errstate(all="ignore"):
+        value = _FOLDED[n.op](*numbers).astype(n.types[0].dtype.numpy).item()
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    made = node("const", (), (Type(n.types[0].dtype, ()),), attrs=(("value", value),), where=n.where,
+                device=_constant(args[0]).device).outs[0]
+    shape = n.types[0].shape
+    return made if shape == () else _make("broadcast", (made,), n, n.types[0], shape=shape)
+
+
+_KNOWN = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
+                    "float64"))
+
+
+def _constant(v: Value) -> Node:
+    """What a value broadcasts."""
+    n = v.node
+    while n.op in ("broadcast", "reshape"):
+        n = n.args[0].node
+    return n
+
+
+def _number(v: Value) -> Any:
+    """The number that a value holds everywhere, in its dtype; None where it is not known."""
+    n = _constant(v)
+    if n.op != "const" or v.dtype.name not in _KNOWN or not isinstance(n.attr("value"), (bool, int, float)):
+        return None
+    return np.asarray(n.attr("value"), v.dtype.numpy)
+
+
 # Contraction
 
 def fold_permute(n: Node, args: tuple[Value, ...]) -> Value | None:
@@ -290,3 +334,4 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "select": (drop_select,), "dot": (fold_permute,), "slice": (drop_stop,), "flip": (drop_stop,),
 }
 _RULES |= {op: (*_RULES.get(op, ()), raise_reshape) for op in POINTWISE}
+_RULES |= {op: (fold_constants, *_RULES[op]) for op in _FOLDED}

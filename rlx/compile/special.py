@@ -22,8 +22,8 @@ class Special:
     """Builds the kernel of one opaque node; operands that are not stored are computed inline."""
 
     def __init__(self, name: str, node: Node, is_stored: Stored, views: dict[Value, Value], users: dict[int, int],
-                 index_dtype: DType) -> None:
-        self.name, self.node, self.views = name, node, views
+                 index_dtype: DType, operand: Value | None = None) -> None:
+        self.name, self.node, self.views, self.operand = name, node, views, operand
         self.naming = Naming(index_dtype)
         self.ix = Indexer(index_dtype)
         self.em = Emitter(self.ix, self._stored(is_stored), users)
@@ -64,6 +64,7 @@ class Special:
         """Reduce over axes before the last: tiles of the last axis accumulate in local memory, row after row.
 
         ``sum(x[r, c], r)``: a chunk of rows adds into ``acc[c]``; a second kernel adds the chunks' partial rows.
+        An operand that others need is computed and stored here.
         """
         n, x = self.node, self.node.args[0]
         axes, shape = n.attr("axes"), sizes(self.node.args[0])
@@ -105,7 +106,7 @@ class Special:
         def add(c: Expr) -> None:
             place = dict(zip(kept[:-1], outer, strict=True)) | {kept[-1]: ix.add(first, c)}
             index = tuple([row[axes.index(a)] if a in axes else place[a] for a in range(len(shape))])
-            e = em.value(x, index)
+            e = self.summed(x, index)
             old = L.load("acc", c, out.dtype)
             em.here.append(L.Store("acc", c, L.expr(COMBINE[kind], (old, e), out.dtype)))
 
@@ -121,8 +122,20 @@ class Special:
         self._tile_loop(span, store)
         body = em.close()
         body = (L.For("g", ix.const(0), ix.const(total), 1, L.GRID, body),)
-        made = [self.naming.kernel(self.name, (*em.here, *body), f"column reduce of {list(shape)} over {list(axes)}")]
+        made = [self.naming.kernel(self.name, (*em.here, *body),
+                                   f"column reduce of {list(shape)} over {list(axes)}{self._also()}")]
         return made if chunks == 1 else [*made, self._combine(out, chunks, kind)]
+
+    def summed(self, x: Value, index: Index) -> Expr:
+        """An element of what is summed; stored where others need it."""
+        if self.operand is None:
+            return self.em.value(x, index)
+        e = self.em.let(self.em._inline(x.node, x, index))
+        self.em.here.append(L.Store(self.naming.of(x), self.ix.linear(index, sizes(x)), e))
+        return e
+
+    def _also(self) -> str:
+        return "" if self.operand is None else f", {self.operand.node.op} stored"
 
     def _tile_loop(self, span: Expr, body: Callable[[Expr], None]) -> None:
         name = self.em.name("c")

@@ -46,15 +46,28 @@ def _(ct: Array, out: Array, x: Array, y: Array, *, contract: Axes, batch: Axes)
     nb = len(batch[0])
     ct_b, ct_x = tuple(range(nb)), tuple(range(nb, nb + len(xf)))
     ct_y = tuple(range(nb + len(xf), ct.ndim))
-    gx = dot(ct, FUNCTIONS["conj"](y), (ct_y, yf), (ct_b, batch[1]))
-    gy = dot(ct, FUNCTIONS["conj"](x), (ct_x, xf), (ct_b, batch[0]))
-    # gx has axes (batch, x free, y contracted in y's order); put them back where x has them.
-    ycon = sorted(contract[1])
-    xcon = sorted(contract[0])
-    layout_x = (*batch[0], *xf, *(contract[0][contract[1].index(c)] for c in ycon))
-    layout_y = (*batch[1], *yf, *(contract[1][contract[0].index(c)] for c in xcon))
-    return (permute_dims(gx, [layout_x.index(i) for i in range(x.ndim)]),
-            permute_dims(gy, [layout_y.index(i) for i in range(y.ndim)]))
+    # What is left of each: the free axes of one argument, and the contracted ones in the other's order.
+    xcon = tuple(contract[0][contract[1].index(c)] for c in sorted(contract[1]))
+    ycon = tuple(contract[1][contract[0].index(c)] for c in sorted(contract[0]))
+    conj = FUNCTIONS["conj"]
+    return (_laid_out((ct, ct_y, ct_b, xf), (conj(y), yf, batch[1], xcon), batch[0]),
+            _laid_out((ct, ct_x, ct_b, yf), (conj(x), xf, batch[0], ycon), batch[1]))
+
+
+_Side = tuple[Array, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _laid_out(a: _Side, b: _Side, batch: tuple[int, ...]) -> Array:
+    """The contraction of two sides (array, contracted axes, batch axes, where the free axes belong), axes in place.
+
+    The factors stand in the order that needs no transposition, where there is one.
+    """
+    for p, q in ((a, b), (b, a)):
+        layout = (*batch, *p[3], *q[3])
+        if layout == tuple(range(len(layout))):
+            return dot(p[0], q[0], (p[1], q[1]), (p[2], q[2]))
+    layout = (*batch, *a[3], *b[3])
+    return permute_dims(dot(a[0], b[0], (a[1], b[1]), (a[2], b[2])), [layout.index(i) for i in range(len(layout))])
 
 
 def dot(x: Array, y: Array, contract: Axes, batch: Axes = ((), ())) -> Array:
