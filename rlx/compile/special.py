@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from rlx.compile import radix
 from rlx.compile.emit import Emitter, Index
 from rlx.compile.fuse import Sizes, sizes
 from rlx.compile.index import Indexer
@@ -27,6 +28,11 @@ class Special:
         self.naming = Naming(index_dtype)
         self.ix = Indexer(index_dtype)
         self.em = Emitter(self.ix, self._stored(is_stored), users)
+        self._args = (name, node, is_stored, views, users, index_dtype, operand)
+
+    def again(self) -> Special:
+        """A builder for one more kernel of the same node."""
+        return Special(*self._args)
 
     def _stored(self, is_stored: Stored) -> Callable[[Value], str | None]:
         def name(v: Value) -> str | None:
@@ -250,11 +256,13 @@ class Special:
     # Sorts
 
     def sort(self) -> list[Made]:
-        """A stable bottom-up merge sort of each line, NaN last, payloads moved with the keys.
+        """Long lines by their bytes; short ones by a stable bottom-up merge sort, NaN last, payloads moved with the keys.
 
         Runs of width 1, 2, 4, ... are merged between output and a scratch buffer; the last merge ends in the output.
         """
         n = self.node
+        if radix.pays(n):
+            return radix.Radix(n, self.again).build()
         axis, shape = n.attr("axis"), sizes(n.args[0])
         em, ix = self.em, self.ix
         length = shape[axis]
