@@ -17,8 +17,10 @@ from rlx.array.array import Array  # noqa: E402
 
 globals().update({_n: _f for _n, _f in _FUNCTIONS.items() if not _n.startswith("_") and "." not in _n})
 
+globals().update({**_ops.dtypes.NAMES, **_ops.grids.BRACKETS, "True_": True, "False_": False})
+
 from rlx.array.array import eval_arrays as eval  # noqa: E402
-from rlx.array.jit import jit, spec, trace  # noqa: E402
+from rlx.array.jit import jit, make_graph, spec  # noqa: E402
 from rlx.array.tree import register_pytree, tree_map  # noqa: E402
 from rlx.core.dtype import (  # noqa: E402
     DType,
@@ -65,6 +67,13 @@ _TRANSFORMS = (
     "vjp",
     "vmap",
 )
+#: Functions of NumPy's namespace that stand on upper floors, with their modules.
+_UPPER = {
+    "apply_along_axis": "rlx.transform.vectorize",
+    "vectorize": "rlx.transform.vectorize",
+    "polyfit": "rlx.linalg.polynomials",
+    "roots": "rlx.linalg.polynomials",
+}
 #: Packages beside this module, imported when they are first named.
 _LAZY = ("fft", "linalg", "nn", "random", "sparse", "splat", "testing", "distributed", "formats")
 
@@ -72,6 +81,9 @@ _LAZY = ("fft", "linalg", "nn", "random", "sparse", "splat", "testing", "distrib
 def __getattr__(name: str) -> object:
     if name in _TRANSFORMS:
         found = globals()[name] = getattr(_importlib.import_module("rlx.transform"), name)
+        return found
+    if name in _UPPER:
+        found = globals()[name] = getattr(_importlib.import_module(_UPPER[name]), name)
         return found
     if name in _LAZY:
         try:
@@ -83,5 +95,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({n for n in globals() if not n.startswith("_")} | set(_LAZY) | set(_TRANSFORMS)
+    return sorted({n for n in globals() if not n.startswith("_")} | set(_LAZY) | set(_TRANSFORMS) | set(_UPPER)
                   | {"__array_api_version__", "__array_namespace_info__", "__version__"})

@@ -64,6 +64,14 @@ def _method(name: str) -> Callable[..., Array]:
     return method
 
 
+def _within(name: str) -> Callable[..., None]:
+    def method(self: Array, *args: Any, **kwargs: Any) -> None:
+        self._value = FUNCTIONS[name](self, *args, **kwargs)._value
+    method.__name__ = name.lstrip("_")
+    method.__doc__ = f"Put the result of ``rlx.{method.__name__}`` in place of this array's value, as NumPy does."
+    return method
+
+
 class Array:
     """An n-dimensional array on one device.
 
@@ -187,8 +195,11 @@ class Array:
         """The values as a NumPy array (bfloat16 as float32)."""
         return np.asarray(self)
 
-    def item(self) -> bool | int | float | complex:
-        """The value of an array of one element as a Python scalar."""
+    def item(self, *index: Any) -> bool | int | float | complex:
+        """The value of an array of one element as a Python scalar, or of the element at an index (flat, or by axis)."""
+        if index:
+            key = index[0] if len(index) == 1 else index
+            return (self if isinstance(key, tuple) else self.reshape((-1,)))[key].item()
         if self.size != 1:
             raise ShapeError(f"item() of an array of shape {self.shape}", why=f"it has {self.size} elements",
                              do="index one element first")
@@ -249,6 +260,9 @@ class Array:
                            do="cast it with .astype(rlx.int64)")
         return int(self._scalar("index"))
 
+    def __contains__(self, value: Any) -> bool:
+        return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, value)))
+
     def __len__(self) -> int:
         if self.ndim == 0:
             raise TypeError("len() of an array without axes")
@@ -304,6 +318,7 @@ class Array:
     __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
     __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
     __mod__, __rmod__ = _binary("remainder"), _binary("remainder", True)
+    __divmod__, __rdivmod__ = _binary("divmod"), _binary("divmod", True)
     __pow__, __rpow__ = _binary("pow"), _binary("pow", True)
     __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", True)
     __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", True)
@@ -329,29 +344,47 @@ class Array:
     sum, prod, max, min = _method("sum"), _method("prod"), _method("max"), _method("min")
     mean, std, var = _method("mean"), _method("std"), _method("var")
     any, all = _method("any"), _method("all")
-    argmax, argmin = _method("argmax"), _method("argmin")
+    argmax, argmin, argsort = _method("argmax"), _method("argmin"), _method("argsort")
+    argpartition, choose = _method("argpartition"), _method("choose")
     cumsum, cumprod = _method("cumsum"), _method("cumprod")
-    sort, argsort = _method("sort"), _method("argsort")
+    sort, partition, fill = _within("sort"), _within("partition"), _within("full_like")
     nonzero, repeat, diagonal, trace = _method("nonzero"), _method("repeat"), _method("diagonal"), _method("trace")
     swapaxes, searchsorted, ptp = _method("swapaxes"), _method("searchsorted"), _method("ptp")
-    squeeze, conj, round = _method("squeeze"), _method("conj"), _method("round")
+    squeeze, conj, conjugate, round = _method("squeeze"), _method("conj"), _method("conj"), _method("round")
     take, dot, clip = _method("take"), _method("dot"), _method("clip")
 
-    def reshape(self, *shape: Any) -> Array:
-        """The same elements in row-major order with another shape; one size may be -1."""
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
+        """The same elements with another shape, of which one size may be -1, by rows ("C") or columns ("F")."""
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return FUNCTIONS["reshape"](self, sizes)
+        return FUNCTIONS["reshape"](self, sizes, order=order, copy=copy)
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in another order (reversed when none is given)."""
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         return FUNCTIONS["permute_dims"](self, tuple(order) or tuple(reversed(range(self.ndim))))
 
-    def flatten(self) -> Array:
+    def flatten(self, order: str = "C") -> Array:
         """The elements in one axis."""
-        return self.reshape((-1,))
+        return FUNCTIONS["ravel"](self, order)
 
     ravel = flatten
+
+    def compress(self, condition: Any, axis: int | None = None) -> Array:
+        """The slices along an axis where a vector of conditions holds."""
+        return FUNCTIONS["compress"](condition, self, axis)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Set elements at indices of the flattened array, in place."""
+        FUNCTIONS["put"](self, indices, values, mode)
+
+    def tobytes(self) -> bytes:
+        """The bytes of the elements, in row-major order."""
+        self._evaluate()
+        return bytes(np.ascontiguousarray(hooks.download(self._value)).tobytes())
+
+    def view(self, dtype: Any) -> Array:
+        """The same bits read as another dtype of the same width; a value of its own, not a window on this one."""
+        return FUNCTIONS["bitcast"](self, dtype)
 
     def copy(self) -> Array:
         """The same value; later ``x[i] = v`` on one is not seen by the other."""

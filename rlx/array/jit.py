@@ -271,12 +271,12 @@ def spec(dtype: Any, shape: Sequence[Any]) -> Type:
     return Type(dt.as_dtype(dtype), tuple(shape))
 
 
-def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
+def make_graph(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
     """The graph of ``f`` on arguments of these types: arrays, numbers, or types made by :func:`spec`.
 
     >>> import rlx
     >>> n = rlx.dim("n", low=1)
-    >>> t = rlx.trace(lambda x: rlx.concat([x, x]).sum(axis=1), rlx.spec("f32", (n, 3)))
+    >>> t = rlx.make_graph(lambda x: rlx.concat([x, x]).sum(axis=1), rlx.spec("f32", (n, 3)))
     >>> str(t.graph.outputs[0].type), str(t.bind(n=5).graph.outputs[0].type)
     ('f32[2*n]', 'f32[10]')
     """

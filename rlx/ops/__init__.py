@@ -10,24 +10,30 @@ from rlx.ops import (
     elementwise,
     extra,
     fft,
+    grids,
     index,
     io,
+    joining,
     linear,
     manipulate,
     movement,
     numeric,
     padding,
+    polynomials,
     reduce,
     searching,
     sets,
     statistics,
+    text,
     threefry,
+    window,
+    within,
 )
 
 from rlx.ops import aliases  # isort: skip  (names of what the others define)
 
 __all__ = [
     "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "fft",
-    "index", "io", "linear", "manipulate", "movement", "numeric", "padding", "reduce", "searching", "sets",
-    "statistics", "threefry",
+    "grids", "index", "io", "joining", "linear", "manipulate", "movement", "numeric", "padding", "polynomials",
+    "reduce", "searching", "sets", "statistics", "text", "threefry", "window", "within",
 ]

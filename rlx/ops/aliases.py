@@ -7,6 +7,7 @@ from typing import Any
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array
 from rlx.array.define import public
+from rlx.core.shape import axis_index
 
 #: NumPy's name of each function that the standard names otherwise.
 ALIASES: dict[str, str] = {
@@ -16,7 +17,8 @@ ALIASES: dict[str, str] = {
     "right_shift": "bitwise_right_shift", "conjugate": "conj", "concatenate": "concat", "row_stack": "vstack",
     "amax": "max", "amin": "min", "rint": "round",
     "around": "round", "fix": "trunc", "bitwise_count": "bit_count", "array": "asarray", "ascontiguousarray": "asarray",
-    "asanyarray": "asarray", "dot": "_numpy_dot", "degrees": "rad2deg", "radians": "deg2rad",
+    "asanyarray": "asarray", "asfortranarray": "asarray",
+    "dot": "_numpy_dot", "degrees": "rad2deg", "radians": "deg2rad",
 }
 
 
@@ -32,14 +34,14 @@ def _numpy_dot(x1: Any, x2: Any, /) -> Array:
 
 
 @public
-def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Array:
+def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Array:
     """Running sum along an axis, or of the flattened array."""
     a = as_array(x)
     return FUNCTIONS["cumulative_sum"](FUNCTIONS["ravel"](a) if axis is None else a, axis=axis, dtype=dtype)
 
 
 @public
-def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Array:
+def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Array:
     """Running product along an axis, or of the flattened array."""
     a = as_array(x)
     return FUNCTIONS["cumulative_prod"](FUNCTIONS["ravel"](a) if axis is None else a, axis=axis, dtype=dtype)
@@ -58,9 +60,9 @@ def ndim(x: Any, /) -> int:
 
 
 @public
-def size(x: Any, /) -> Any:
-    """The number of elements."""
-    return as_array(x).size
+def size(x: Any, /, axis: int | None = None) -> Any:
+    """The number of elements, or the size of an axis."""
+    return as_array(x).size if axis is None else as_array(x).shape[axis_index(axis, as_array(x).ndim)]
 
 
 @public

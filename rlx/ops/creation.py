@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.array.array import Array
+from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, broadcast, cast, constant, is_scalar, literal
 from rlx.array.define import public
 from rlx.array.hooks import default_device, default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError, TraceError, ValueIssue
+from rlx.core.shape import broadcast_shapes
 from rlx.ops.movement import iota
 
 
@@ -25,7 +26,7 @@ def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 @public
-def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
+def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Array:
     """An Array with the values of ``obj``: an Array, NumPy array, number, or nested sequence.
 
     >>> import rlx
@@ -46,7 +47,7 @@ array = asarray
 
 
 @public
-def full(shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of this shape filled with one value."""
     where = device or default_device()
     d = dt.as_dtype(dtype) if dtype is not None else (
@@ -57,49 +58,49 @@ def full(shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, devi
 
 
 @public
-def zeros(shape: int | Sequence[int], *, dtype: Any = None, device: str | None = None) -> Array:
+def zeros(shape: int | Sequence[int], dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of zeros; the default float when no dtype is given."""
     return full(shape, 0, dtype=dtype or default_float(device), device=device)
 
 
 @public
-def ones(shape: int | Sequence[int], *, dtype: Any = None, device: str | None = None) -> Array:
+def ones(shape: int | Sequence[int], dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of ones; the default float when no dtype is given."""
     return full(shape, 1, dtype=dtype or default_float(device), device=device)
 
 
 @public
-def empty(shape: int | Sequence[int], *, dtype: Any = None, device: str | None = None) -> Array:
+def empty(shape: int | Sequence[int], dtype: Any = None, *, device: str | None = None) -> Array:
     """An array whose values do not matter (they are zero)."""
     return zeros(shape, dtype=dtype, device=device)
 
 
 @public
-def zeros_like(x: Array, /, *, dtype: Any = None, device: str | None = None) -> Array:
+def zeros_like(x: Array, /, dtype: Any = None, *, device: str | None = None) -> Array:
     """Zeros with the shape and dtype of ``x``."""
     return zeros(x.shape, dtype=dtype or x.dtype, device=device or x.device)
 
 
 @public
-def ones_like(x: Array, /, *, dtype: Any = None, device: str | None = None) -> Array:
+def ones_like(x: Array, /, dtype: Any = None, *, device: str | None = None) -> Array:
     """Ones with the shape and dtype of ``x``."""
     return ones(x.shape, dtype=dtype or x.dtype, device=device or x.device)
 
 
 @public
-def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+def full_like(x: Array, /, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Array:
     """One value in the shape and dtype of ``x``."""
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device)
 
 
 @public
-def empty_like(x: Array, /, *, dtype: Any = None, device: str | None = None) -> Array:
+def empty_like(x: Array, /, dtype: Any = None, *, device: str | None = None) -> Array:
     """An array like ``x`` whose values do not matter."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
 @public
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: str | None = None) -> Array:
     """``start, start + step, ...`` below ``stop`` (``0 .. start`` with one argument)."""
     if stop is None:
         start, stop = 0, start
@@ -118,25 +119,59 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
 
 
 @public
-def linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: str | None = None,
-             endpoint: bool = True) -> Array:
-    """``num`` evenly spaced values from ``start`` to ``stop``."""
+def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, retstep: bool = False,
+             dtype: Any = None, *, device: str | None = None, axis: int = 0) -> Any:
+    """``num`` evenly spaced values from ``start`` to ``stop``; with ``retstep`` also the step between them.
+
+    Where the ends are arrays, the values between each two lie along ``axis``.
+
+    >>> import rlx
+    >>> rlx.linspace(0.0, 1.0, 3)
+    Array([0. , 0.5, 1. ], float64[3] on cpu)
+    """
+    if num < 0:
+        raise ValueIssue(f"linspace of {num} values", why="a count is not negative", do="pass num of at least 0")
     where = device or default_device()
-    d = dt.as_dtype(dtype) if dtype is not None else default_float(where)
-    if isinstance(start, complex) or isinstance(stop, complex):
-        d = d.complex
+    d = _spaced(start, stop, dtype, where)
     work = d if d.is_inexact else default_float(where)
     steps = num - 1 if endpoint else num
-    i = cast(iota(num, dt.int64, where), work)
-    out = i * literal((stop - start) / steps if steps > 0 else 0.0, work, where) + literal(start, work, where)
-    if endpoint and num > 1:
-        from rlx.ops.elementwise import where as choose
-        out = choose(iota(num, dt.int64, where) == num - 1, literal(stop, work, where), out)
-    return cast(out, d)
+    if is_scalar(start) and is_scalar(stop):
+        delta: Any = (stop - start) / steps if steps > 0 else float("nan")
+        out = _spread(literal(start, work, where), literal(stop, work, where),
+                      literal(delta if steps > 0 else 0.0, work, where), num, endpoint, where)
+    else:
+        a, b = (literal(v, work, where) if is_scalar(v) else cast(as_array(v), work) for v in (start, stop))
+        shape: Any = broadcast_shapes(a.shape, b.shape)
+        a, b = broadcast(a, shape), broadcast(b, shape)
+        delta = (b - a) / (steps if steps > 0 else float("nan"))
+        out = _spread(a, b, (b - a) / max(steps, 1), num, endpoint, where)
+        out = out if axis == 0 else FUNCTIONS["moveaxis"](out, 0, axis)
+    out = cast(FUNCTIONS["floor"](out), d) if d.is_integer else cast(out, d)
+    return (out, delta) if retstep else out
+
+
+def _spaced(start: Any, stop: Any, dtype: Any, where: str) -> dt.DType:
+    """The dtype of values between two ends: at least the default float."""
+    if dtype is not None:
+        return dt.as_dtype(dtype)
+    d = default_float(where)
+    for v in (start, stop):
+        if is_scalar(v):
+            d = d.complex if isinstance(v, complex) else d
+        else:
+            d = dt.common_type(d, as_array(v).dtype)
+    return d
+
+
+def _spread(a: Array, b: Array, delta: Array, num: int, endpoint: bool, where: str) -> Array:
+    """``a + i delta`` along a new first axis, the last value exactly ``b`` when it is an end."""
+    i = iota(num, dt.int64, where).reshape((num, *(1,) * a.ndim))
+    out = cast(i, a.dtype) * delta + a
+    return FUNCTIONS["where"](i == num - 1, b, out) if endpoint and num > 1 else out
 
 
 @public
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None,
+def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *,
         device: str | None = None) -> Array:
     """Ones on the ``k``-th diagonal, zeros elsewhere."""
     where = device or default_device()
@@ -146,13 +181,13 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 
 @public
-def tril(x: Array, /, *, k: int = 0) -> Array:
+def tril(x: Array, /, k: int = 0) -> Array:
     """``x`` with zeros above the ``k``-th diagonal of its last two axes."""
     return _triangle(x, k, True)
 
 
 @public
-def triu(x: Array, /, *, k: int = 0) -> Array:
+def triu(x: Array, /, k: int = 0) -> Array:
     """``x`` with zeros below the ``k``-th diagonal of its last two axes."""
     return _triangle(x, k, False)
 

@@ -58,13 +58,13 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
 
 
 @public
-def identity(n: int, /, *, dtype: Any = None, device: str | None = None) -> Array:
+def identity(n: int, /, dtype: Any = None, *, device: str | None = None) -> Array:
     """The identity matrix of size ``n``."""
     return eye(n, dtype=dtype, device=device)
 
 
 @public
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None,
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *,
         device: str | None = None) -> Array:
     """Ones at and below the ``k``-th diagonal, zeros above."""
     m = n_rows if n_cols is None else n_cols
@@ -95,7 +95,7 @@ def _triangle_indices(n: int, k: int, m: int, lower: bool) -> tuple[Array, Array
 
 
 @public
-def vander(x: Any, /, N: int | None = None, *, increasing: bool = False) -> Array:
+def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Array:
     """The matrix of powers of a vector: column ``j`` is ``x ** (N - 1 - j)``, or ``x ** j`` when increasing."""
     x = as_array(x)
     if x.ndim != 1:

@@ -23,6 +23,19 @@ newaxis = None
 #: Names of the constants, which are public beside the functions.
 CONSTANTS: dict[str, Any] = {"pi": pi, "e": e, "inf": inf, "nan": nan, "euler_gamma": euler_gamma, "newaxis": newaxis}
 
+#: NumPy's other names of dtypes, as they are on this library's 64-bit systems.
+NAMES: dict[str, DType] = {
+    "bool_": dt.bool_, "byte": dt.int8, "ubyte": dt.uint8, "short": dt.int16, "ushort": dt.uint16, "intc": dt.int32,
+    "uintc": dt.uint32, "int_": dt.int64, "uint": dt.uint64, "intp": dt.int64, "uintp": dt.uint64, "long": dt.int64,
+    "ulong": dt.uint64, "longlong": dt.int64, "ulonglong": dt.uint64, "half": dt.float16, "single": dt.float32,
+    "double": dt.float64, "csingle": dt.complex64, "cdouble": dt.complex128,
+}
+#: NumPy's abstract types, by name, and the kinds they stand for.
+_ABSTRACT: dict[str, str] = {
+    "generic": "biufc", "number": "iufc", "integer": "iu", "signedinteger": "i", "unsignedinteger": "u",
+    "inexact": "fc", "floating": "f", "complexfloating": "c", "bool": "b",
+}
+
 _KINDS: dict[str, str] = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
                           "real floating": "f", "complex floating": "c", "numeric": "iufc"}
 
@@ -100,6 +113,30 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         raise ValueIssue(f"{kind!r} is not a kind of dtypes", why="kinds are a fixed set",
                          do=f"use one of {', '.join(_KINDS)}")
     return d == dt.as_dtype(kind)
+
+
+@public
+def issubdtype(dtype: Any, kind: Any, /) -> bool:
+    """Whether a dtype is of NumPy's abstract type ``kind`` (``numpy.floating`` or its name), or is that dtype.
+
+    >>> import rlx
+    >>> rlx.issubdtype(rlx.float32, "floating"), rlx.issubdtype(rlx.int8, "inexact")
+    (True, False)
+    """
+    d = _dtype_of(dtype)
+    name = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
+    return d.kind in _ABSTRACT[name] if name in _ABSTRACT else d == dt.as_dtype(kind)
+
+
+@public
+def common_type(*arrays: Any) -> DType:
+    """The inexact dtype that holds the values of all arrays; integers count as the default float."""
+    found = [as_array(a).dtype for a in arrays]
+    out = default_float(default_device()) if any(not d.is_inexact for d in found) or not found else None
+    for d in found:
+        out = out if not d.is_inexact else d if out is None else dt.common_type(out, d)
+    assert out is not None
+    return out
 
 
 @public

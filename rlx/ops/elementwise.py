@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rlx.array.array import FUNCTIONS, Array
-from rlx.array.build import broadcast, cast, constant, emit1, is_scalar, literal, promote
+from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar, literal, promote
 from rlx.array.define import primitive, public
 from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
-from rlx.core.errors import DTypeError
+from rlx.core.errors import DTypeError, ValueIssue
 from rlx.core.shape import broadcast_shapes
 from rlx.ir.graph import Type
 from rlx.ir.op import NotDifferentiable
@@ -57,11 +57,13 @@ _SIGNATURES = {1: _signature("x"), 2: _signature("x1", "x2"), 3: _signature("x1"
 
 
 def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partials | NotDifferentiable | None, *,
-                floats: bool = False, doc: str = "", domain: str = "any") -> Callable[..., Array]:
+                floats: bool = False, doc: str = "", domain: str = "any",
+                logic: str | None = None) -> Callable[..., Array]:
     """Register a primitive with its rules and make its public function ``name``.
 
     ``partials(out, *args)`` gives the derivative with respect to each argument (None: its rules are in
-    ``derivative.py``); ``floats`` promotes integers to the default float first; ``domain`` bounds the sample values.
+    ``derivative.py``); ``floats`` promotes integers to the default float first; ``domain`` bounds the sample values;
+    ``logic`` names what it is on booleans, as in NumPy.
     """
     row = POINTWISE[prim]
     holder = primitive(prim)
@@ -82,6 +84,8 @@ def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partial
         if floats and dtype.kind in "biu":
             dtype = default_float(arrays[0].device)
             arrays = [cast(a, dtype) for a in arrays]
+        if logic is not None and dtype == dt.bool_:
+            return FUNCTIONS[logic](*arrays)
         if dtype.kind not in row.kinds:
             allowed = ", ".join(KIND_NAMES[k] for k in row.kinds)
             raise DTypeError(f"{name}() of {dtype.name} arrays of shape {', '.join(str(a.shape) for a in arrays)}",
@@ -119,27 +123,29 @@ def _half_at_tie(a: Array, b: Array, first: Array) -> Array:
 
 # Arithmetic
 
-add = elementwise("add", "add", np.add, lambda o, x, y: (1, 1), doc="``x + y``.")
+add = elementwise("add", "add", np.add, lambda o, x, y: (1, 1), logic="bitwise_or",
+              doc="``x + y``; of booleans, whether either is true.")
 subtract = elementwise("subtract", "sub", np.subtract, lambda o, x, y: (1, -1), doc="``x - y``.")
-multiply = elementwise("multiply", "mul", np.multiply, lambda o, x, y: (y, x), doc="``x * y``.")
+multiply = elementwise("multiply", "mul", np.multiply, lambda o, x, y: (y, x), logic="bitwise_and",
+                       doc="``x * y``; of booleans, whether both are true.")
 divide = elementwise("divide", "div", np.divide, lambda o, x, y: (1 / y, -o / y), floats=True, doc="``x / y``.",
                      domain="second_nonzero")
-floor_divide = elementwise("floor_divide", "floordiv", np.floor_divide, _zero,
-                           doc="``floor(x / y)``; integer division by zero gives 0.", domain="second_nonzero")
+_floor_divide = elementwise("_floor_divide", "floordiv", np.floor_divide, _zero,
+                            doc="``floor(x / y)``; integer division by zero gives 0.", domain="second_nonzero")
 remainder = elementwise("remainder", "rem", np.remainder, lambda o, x, y: (1, -_f("floor")(x / y)),
                         doc="``x - y * floor(x / y)``, with the sign of ``y``.", domain="second_nonzero")
 minimum = elementwise("minimum", "min", np.minimum,
                       lambda o, x, y: (_half_at_tie(x, y, x < y), _half_at_tie(x, y, y < x)),
-                      doc="The smaller of two; NaN if either is.")
+                      logic="bitwise_and", doc="The smaller of two (-0 before 0); NaN if either is.")
 maximum = elementwise("maximum", "max", np.maximum,
                       lambda o, x, y: (_half_at_tie(x, y, x > y), _half_at_tie(x, y, y > x)),
-                      doc="The larger of two; NaN if either is.")
+                      logic="bitwise_or", doc="The larger of two (0 before -0); NaN if either is.")
 negative = elementwise("negative", "neg", np.negative, lambda o, x: (-1,), doc="``-x``.")
 _abs_real = elementwise("_abs", "abs", np.abs, None, doc="``|x|``.")
 sign = elementwise("sign", "sign", np.sign, None, doc="-1, 0 or 1 by the sign of ``x``; ``x / |x|`` if complex.")
-floor = elementwise("floor", "floor", np.floor, _zero, doc="The largest integer not above ``x``.", floats=True)
-ceil = elementwise("ceil", "ceil", np.ceil, _zero, doc="The smallest integer not below ``x``.", floats=True)
-trunc = elementwise("trunc", "trunc", np.trunc, _zero, doc="``x`` without its fraction.", floats=True)
+_floor = elementwise("_floor", "floor", np.floor, _zero, doc="The largest integer not above ``x``.", floats=True)
+_ceil = elementwise("_ceil", "ceil", np.ceil, _zero, doc="The smallest integer not below ``x``.", floats=True)
+_trunc = elementwise("_trunc", "trunc", np.trunc, _zero, doc="``x`` without its fraction.", floats=True)
 _round = elementwise("_round", "round", np.round, _zero, doc="The nearest integer, ties to even.", floats=True)
 sqrt = elementwise("sqrt", "sqrt", np.sqrt, lambda o, x: (0.5 / o,), floats=True, domain="positive",
                    doc="The square root; NaN below 0.")
@@ -150,6 +156,31 @@ nextafter = elementwise("nextafter", "nextafter", np.nextafter,
                         doc="The next representable number after ``x`` towards ``y``.")
 fma = elementwise("fma", "fma", lambda x, y, z: x * y + z, lambda o, x, y, z: (y, x, 1), floats=True,
                   doc="``x * y + z`` with one rounding.")
+
+
+@public
+def floor_divide(x1: Any, x2: Any, /) -> Array:
+    """``floor(x / y)``; integer division by zero gives 0.
+
+    Where either is infinite it is ``x / y``, as the Array API says: infinite, a zero with its sign, or NaN.
+    """
+    x, y = promote(x1, x2)
+    if not x.dtype.is_float:
+        return _floor_divide(x, y)
+    endless = bitwise_or(isinf(x), isinf(y))
+    return _where(endless, FUNCTIONS["stop_gradient"](divide(x, y)), _floor_divide(x, y))
+
+
+def _integral(name: str, rounded: Callable[..., Array]) -> Callable[..., Array]:
+    def f(x: Any, /) -> Array:
+        (a,) = promote(x)
+        return a if a.dtype.kind in "biu" else rounded(a)
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"{rounded.__doc__} Integers are their own."
+    return public(f)
+
+
+floor, ceil, trunc = _integral("floor", _floor), _integral("ceil", _ceil), _integral("trunc", _trunc)
 
 
 def _pow_partials(o: Array, x: Array, y: Array) -> tuple[Array, Array]:
@@ -334,10 +365,16 @@ for _name in ("select", "cast", "bitcast"):
 
 
 @public
-def where(condition: Any, x1: Any, x2: Any, /) -> Array:
-    """``x1`` where the condition holds, else ``x2``; all three broadcast."""
-    from rlx.array.build import as_array
+def where(condition: Any, x1: Any = None, x2: Any = None, /, *, size: int | None = None) -> Any:
+    """``x1`` where the condition holds, else ``x2``; all three broadcast.
+
+    With the condition alone, the indices where it holds: :func:`nonzero`.
+    """
     c = as_array(condition)
+    if x1 is None and x2 is None:
+        return FUNCTIONS["nonzero"](c, size=size)
+    if x1 is None or x2 is None:
+        raise ValueIssue("where() with one choice", why="there are two cases", do="pass both x1 and x2, or neither")
     if c.dtype != dt.bool_:
         c = not_equal(c, 0)
     if is_scalar(x1) and is_scalar(x2):

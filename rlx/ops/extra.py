@@ -292,3 +292,58 @@ def float_power(x1: Any, x2: Any, /) -> Array:
     x, y = _floats(x1, x2)
     d = dt.common_type(x.dtype, dt.float64)
     return FUNCTIONS["pow"](cast(x, d), cast(y, d))
+
+
+@public
+def frexp(x: Any, /) -> tuple[Array, Array]:
+    """``(m, e)`` with ``x = m * 2**e`` and ``0.5 <= |m| < 1``; zeros, infinities and NaN have the exponent 0."""
+    (a,) = _floats(x)
+    if a.dtype.bits < 32:
+        m, e = frexp(cast(a, dt.float32))
+        return cast(m, a.dtype), e
+    field, bias, mantissa, kind = (8, 127, 23, dt.int32) if a.dtype.bits == 32 else (11, 1023, 52, dt.int64)
+    tiny = FUNCTIONS["abs"](a) < float(FUNCTIONS["finfo"](a.dtype).smallest_normal)
+    scaled = _where(tiny, a * 2.0**(mantissa + 2), a)
+    bits = FUNCTIONS["bitcast"](scaled, kind)
+    mask = (1 << field) - 1
+    e = ((bits >> mantissa) & mask) - (bias - 1)
+    m = FUNCTIONS["bitcast"]((bits & ~(mask << mantissa)) | ((bias - 1) << mantissa), a.dtype)
+    plain = FUNCTIONS["logical_and"](FUNCTIONS["isfinite"](a), a != 0)
+    e = _where(plain, e - _where(tiny, mantissa + 2, 0), 0)
+    return _where(plain, m, a), cast(e, dt.int32)
+
+
+@public
+def spacing(x: Any, /) -> Array:
+    """The distance to the next number away from 0, with the sign of ``x``."""
+    (a,) = _floats(x)
+    return FUNCTIONS["nextafter"](a, FUNCTIONS["copysign"](FUNCTIONS["full_like"](a, float("inf")), a)) - a
+
+
+@public
+def real_if_close(x: Any, /, tol: float = 100.0) -> Array:
+    """The real part, if all imaginary parts (they are looked at) are within ``tol`` of 0; above 1 it counts epsilons."""
+    a = as_array(x)
+    if not a.dtype.is_complex:
+        return a
+    bound = tol * float(FUNCTIONS["finfo"](a.dtype).eps) if tol > 1 else tol
+    return FUNCTIONS["real"](a) if bool(FUNCTIONS["all"](FUNCTIONS["abs"](FUNCTIONS["imag"](a)) < bound)) else a
+
+
+@public
+def sort_complex(x: Any, /) -> Array:
+    """The elements as complex numbers, sorted by real and then by imaginary part along the last axis."""
+    a = as_array(x)
+    a = a if a.dtype.is_complex else cast(a, dt.common_type(a.dtype, dt.complex64))
+    order = FUNCTIONS["lexsort"]([FUNCTIONS["imag"](a), FUNCTIONS["real"](a)], axis=-1)
+    return FUNCTIONS["take_along_axis"](a, order, axis=-1)
+
+
+@public
+def iterable(x: Any, /) -> bool:
+    """Whether ``x`` can be iterated over."""
+    try:
+        iter(x)
+    except TypeError:
+        return False
+    return True

@@ -10,11 +10,11 @@ from rlx.array.array import FUNCTIONS, PROTOCOLS, Array
 from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
-from rlx.core.errors import IndexOutOfBounds, ShapeError
+from rlx.core.errors import IndexOutOfBounds, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes, smallest
 from rlx.ir.graph import Type
 from rlx.ops.bounds import proven, watch_bounds
-from rlx.ops.mask import as_mask, check_mask, mask_indices, masked, put_masked
+from rlx.ops.mask import as_mask, check_mask, mask_indices, masked, put_masked, put_mixed, traced_mask_at
 from rlx.ops.movement import flip, iota, permute_dims, reshape, slice_of
 
 _gather = primitive("gather")
@@ -113,15 +113,23 @@ def check_bounds(i: Any, size: int, axis: int) -> None:
 
 
 @public
-def take(x: Array, indices: Any, /, axis: int | None = None) -> Array:
-    """``x[..., indices, ...]`` along an axis."""
-    if axis is None:
-        if x.ndim != 1:
-            raise ShapeError(f"take() of an array of shape {x.shape} without an axis", why="the axis is ambiguous",
-                             do="pass axis=")
-        axis = 0
-    a = axis_index(axis, x.ndim)
-    return _getitem(x, (*(slice(None),) * a, as_array(indices)))
+def take(x: Array, indices: Any, /, axis: int | None = None, *, mode: str = "raise") -> Array:
+    """``x[..., indices, ...]`` along an axis (of the flattened array by default).
+
+    Indices out of bounds are an error, or with ``mode`` clipped (``"clip"``) or taken modulo the size (``"wrap"``).
+    """
+    x = as_array(x)
+    x, a = (reshape(x, (x.size,)), 0) if axis is None else (x, axis_index(axis, x.ndim))
+    return _getitem(x, (*(slice(None),) * a, inside(as_array(indices), x.shape[a], mode)))
+
+
+def inside(i: Array, size: Any, mode: str) -> Array:
+    """Indices put in bounds in one of NumPy's ways; ``"raise"`` leaves them as they are."""
+    if mode not in ("raise", "clip", "wrap"):
+        raise ValueIssue(f"indices with mode {mode!r}", why="it is 'raise', 'clip' or 'wrap'", do="pass one of them")
+    if mode == "raise":
+        return i
+    return FUNCTIONS["clip"](i, 0, size - 1) if mode == "clip" else FUNCTIONS["remainder"](i, size)
 
 
 # NumPy indexing
@@ -284,6 +292,9 @@ def update(x: Array, key: Any, value: Any, kind: str) -> Array:
     mask = as_mask(key, x)
     if mask is not None:
         return put_masked(x, mask, value, kind)
+    at = traced_mask_at(key)
+    if at is not None:
+        return put_mixed(x, key, at, value, kind)
     p = _Parsed(x, key)
     dev = x._value.node.device
     new = constant(value, x.dtype, dev) if is_scalar(value) else cast(as_array(value, device=dev), x.dtype)

@@ -113,13 +113,21 @@ def matmul(x1: Any, x2: Any, /) -> Array:
 
 @public
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
-    """``sum(conj(x1) * x2)`` along an axis."""
+    """``sum(conj(x1) * x2)`` along an axis that both have with one size; other axes broadcast, the dtype stays."""
     x, y = promote(x1, x2)
-    return FUNCTIONS["sum"](FUNCTIONS["conj"](x) * y, axis=axis)
+    a, b = axis_index(axis, x.ndim), axis_index(axis, y.ndim)
+    if x.shape[a] != y.shape[b]:
+        raise ShapeError(f"vecdot along axis {axis} of shapes {x.shape} and {y.shape}",
+                         why=f"vectors of {x.shape[a]} and {y.shape[b]} components have no product",
+                         do="name an axis that has the same size in both")
+    x, y = FUNCTIONS["moveaxis"](x, a, -1), FUNCTIONS["moveaxis"](y, b, -1)
+    products = FUNCTIONS["conj"](x) * y
+    return FUNCTIONS["any"](products, axis=-1) if x.dtype == dt.bool_ else FUNCTIONS["sum"](
+        products, axis=-1, dtype=x.dtype)
 
 
 @public
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
+def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
     """Sum of products over the last ``axes`` axes of x1 and the first of x2, or over two lists of axes."""
     x, y = promote(x1, x2)
     if isinstance(axes, int):

@@ -72,9 +72,10 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
 
 
 @public
-def ravel(x: Any, /) -> Array:
-    """The elements in one axis, in row-major order."""
-    return reshape(as_array(x), (-1,)) if as_array(x).size else reshape(as_array(x), (0,))
+def ravel(x: Any, /, order: str = "C") -> Array:
+    """The elements in one axis, by rows ("C") or columns ("F")."""
+    x = as_array(x)
+    return reshape(x, (-1,) if x.size else (0,), order)
 
 
 @public
@@ -242,8 +243,11 @@ def column_stack(arrays: Sequence[Any], /) -> Array:
 
 
 @public
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
-    """Coordinate arrays of the grid that one-dimensional arrays span; ``indexing`` is ``xy`` or ``ij``."""
+def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Array, ...]:
+    """Coordinate arrays of the grid that one-dimensional arrays span; ``indexing`` is ``xy`` or ``ij``.
+
+    With ``sparse`` each has its own axis only, and broadcasts to the grid.
+    """
     if indexing not in ("xy", "ij"):
         raise ValueIssue(f"meshgrid with indexing {indexing!r}", why="it is 'xy' or 'ij'", do="pass one of them")
     xs = promote(*arrays) if arrays else []
@@ -257,7 +261,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
         place[0], place[1] = 1, 0
     columns = [reshape(x, [-1 if a == place[i] else 1 for a in range(n)]) if x.size else
                reshape(x, [0 if a == place[i] else 1 for a in range(n)]) for i, x in enumerate(xs)]
-    return broadcast_arrays(*columns) if columns else ()
+    return tuple(columns) if sparse else broadcast_arrays(*columns) if columns else ()
 
 
 @public

@@ -110,6 +110,48 @@ def put_masked(x: Array, mask: Array, value: Any, kind: str) -> Array:
     return FUNCTIONS["where"](wide, broadcast(new, x.shape), x)
 
 
+def traced_mask_at(key: Any) -> int | None:
+    """Where a tuple of slices, integers and new axes has its one traced mask; None for other keys."""
+    if not isinstance(key, tuple):
+        return None
+    masks = [i for i, k in enumerate(key) if isinstance(k, Array) and k.dtype == dt.bool_ and k.is_traced]
+    others = [k for i, k in enumerate(key) if i not in masks]
+    plain = all(k is None or k is Ellipsis or isinstance(k, (slice, int, np.integer)) for k in others)
+    return masks[0] if len(masks) == 1 and plain and key[masks[0]].ndim else None
+
+
+def put_mixed(x: Array, key: tuple[Any, ...], at: int, value: Any, kind: str) -> Array:
+    """``x`` with ``x[..., mask, ...]`` set or combined, for a traced mask among slices and integers.
+
+    What the other keys select is taken with the mask's axes whole, written through the mask, and put back.
+    """
+    mask = key[at]
+    whole = (*key[:at], *(slice(None),) * mask.ndim, *key[at + 1:])
+    part = FUNCTIONS["_getitem"](x, whole)
+    after = [k for k in key[at + 1:] if k is None or isinstance(k, slice)]
+    if Ellipsis in [k if k is Ellipsis else None for k in key[:at]]:
+        place = part.ndim - len(after) - mask.ndim
+    else:
+        place = len([k for k in key[:at] if k is None or isinstance(k, slice)])
+    axes = tuple(range(place, place + mask.ndim))
+    front = FUNCTIONS["moveaxis"](part, axes, tuple(range(mask.ndim)))
+    if not is_scalar(value):
+        value = as_array(value, device=x._value.node.device)
+        rest = front.shape[mask.ndim:]
+        if value.ndim:
+            wide = reshape(value, (*(1,) * (1 + len(rest) - value.ndim), *value.shape))
+            value = FUNCTIONS["moveaxis"](wide, 0 if _apart(key, at) else place, 0)
+            value = broadcast(value, (value.shape[0], *rest))
+    done = FUNCTIONS["moveaxis"](put_masked(front, mask, value, kind), tuple(range(mask.ndim)), axes)
+    return FUNCTIONS["_setitem"](x, whole, done)
+
+
+def _apart(key: tuple[Any, ...], at: int) -> bool:
+    """Whether the mask and the integers are not side by side: NumPy then puts the selected axis first."""
+    spots = [i for i, k in enumerate(key) if i == at or isinstance(k, (int, np.integer))]
+    return spots != list(range(spots[0], spots[-1] + 1))
+
+
 def _spread(mask: Array, values: Array, rest: tuple[Any, ...]) -> Array:
     """Row ``k`` of the values at the ``k``-th true element."""
     n = values.shape[0]

@@ -10,7 +10,7 @@ from rlx.array.array import Array
 from rlx.array.build import as_array, broadcast, cast, constant, emit, emit1, promote
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
-from rlx.core.errors import ShapeError
+from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import Shape, axes_tuple, axis_index, numel
 from rlx.core.shape import broadcast_shapes as _broadcast_shapes
 from rlx.ir.graph import Type
@@ -156,8 +156,19 @@ def _(ct: Array, out: Array, *xs: Array, axis: int) -> tuple[Array, ...]:
 # Public functions
 
 @public
-def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
-    """The elements of ``x`` in row-major order with another shape; one size may be -1."""
+def reshape(x: Array, /, shape: int | Sequence[int], order: str = "C", *, copy: bool | None = None) -> Array:
+    """The elements of ``x`` with another shape; one size may be -1. ``order``: by rows ("C", "A") or columns ("F").
+
+    Arrays are values: ``copy=False`` never fails, and the result is always an array of its own.
+    """
+    if order == "F":
+        back = permute_dims(x, tuple(reversed(range(x.ndim))))
+        sizes = [shape] if isinstance(shape, int) else list(shape)
+        out = reshape(back, sizes[::-1])
+        return permute_dims(out, tuple(reversed(range(out.ndim))))
+    if order not in ("C", "A"):
+        raise ValueIssue(f"reshape with order {order!r}", why="elements are taken by rows ('C') or by columns ('F')",
+                         do="pass one of them")
     sizes = [shape] if isinstance(shape, int) else [s if not hasattr(s, "__index__") else int(s) for s in shape]
     total = x.size
     if -1 in sizes:

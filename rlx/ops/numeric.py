@@ -30,7 +30,7 @@ def _cut(x: Array, axis: int, start: int, stop: int) -> Array:
 
 
 @public
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+def diff(x: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Array:
     """The ``n``-th differences ``x[i+1] - x[i]`` along an axis (exclusive or, for booleans)."""
     x = as_array(x)
     a = axis_index(axis, x.ndim)
@@ -157,52 +157,7 @@ def interp(x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None, per
     return FUNCTIONS["where"](at > points[-1], f[-1] if right is None else right, out)
 
 
-# Polynomials, highest power first as in NumPy
-
-@public
-def polyval(p: Any, x: Any, /) -> Array:
-    """``p[0] x**(n-1) + ... + p[n-1]`` by Horner's rule."""
-    c, v = promote(p, x)
-    out = FUNCTIONS["zeros_like"](v)
-    for i in range(c.shape[0]):
-        out = out * v + c[i]
-    return out
-
-
-@public
-def polyder(p: Any, /, m: int = 1) -> Array:
-    """The coefficients of the ``m``-th derivative of a polynomial."""
-    c = as_array(p)
-    for _ in range(m):
-        n = c.shape[0]
-        c = c[:-1] * FUNCTIONS["flip"](iota(n, dt.int64, c._value.node.device))[:-1].astype(c.dtype) if n else c
-    return c
-
-
-@public
-def polyint(p: Any, /, m: int = 1) -> Array:
-    """The coefficients of the ``m``-th integral of a polynomial, with constants 0."""
-    c = _floating(p)
-    for _ in range(m):
-        n = c.shape[0]
-        powers = FUNCTIONS["flip"](iota(n, dt.int64, c._value.node.device)) + 1
-        c = pad_with(c / cast(powers, c.dtype), (0,), (1,), 0)
-    return c
-
-
-@public
-def polyadd(p: Any, q: Any, /) -> Array:
-    """The sum of two polynomials."""
-    a, b = promote(p, q)
-    n = builtins.max(a.shape[0], b.shape[0])
-    return pad_with(a, (n - a.shape[0],), (0,), 0) + pad_with(b, (n - b.shape[0],), (0,), 0)
-
-
-@public
-def polymul(p: Any, q: Any, /) -> Array:
-    """The product of two polynomials."""
-    return convolve(p, q)
-
+# Convolution
 
 @public
 def convolve(x: Any, kernel: Any, /, mode: str = "full") -> Array:
@@ -239,7 +194,7 @@ def correlate(x: Any, kernel: Any, /, mode: str = "valid") -> Array:
 # Comparison of arrays
 
 @public
-def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False) -> Array:
     """Whether ``|x1 - x2| <= atol + rtol |x2|``; infinities are close to themselves."""
     a, b = promote(x1, x2)
     if not a.dtype.is_inexact:
@@ -252,13 +207,13 @@ def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 
 @public
-def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False) -> Array:
     """Whether all elements are close: see :func:`isclose`."""
     return FUNCTIONS["all"](isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
 @public
-def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> Array:
+def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> Array:
     """Whether shapes and all elements are equal."""
     a, b = as_array(x1), as_array(x2)
     if a.shape != b.shape:
@@ -317,9 +272,8 @@ def unwrap(p: Any, /, *, axis: int = -1, period: float = 6.283185307179586) -> A
 # Spacings
 
 @public
-def logspace(start: Any, stop: Any, /, num: int = 50, *, base: float = 10.0, dtype: Any = None,
-             device: str | None = None,
-             endpoint: bool = True) -> Array:
+def logspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, base: float = 10.0,
+             dtype: Any = None, *, device: str | None = None) -> Array:
     """``base ** linspace(start, stop)``."""
     y = FUNCTIONS["linspace"](start, stop, num, device=device, endpoint=endpoint)
     out = FUNCTIONS["pow"](FUNCTIONS["full_like"](y, base), y)
@@ -327,8 +281,8 @@ def logspace(start: Any, stop: Any, /, num: int = 50, *, base: float = 10.0, dty
 
 
 @public
-def geomspace(start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None,
-              endpoint: bool = True) -> Array:
+def geomspace(start: float, stop: float, /, num: int = 50, endpoint: bool = True, dtype: Any = None, *,
+              device: str | None = None) -> Array:
     """``num`` values from ``start`` to ``stop``, each the same multiple of the one before."""
     if start == 0 or stop == 0 or (start < 0) != (stop < 0):
         raise ValueIssue(f"geomspace from {start} to {stop}", why="a geometric sequence does not reach or cross 0",
@@ -345,9 +299,12 @@ def geomspace(start: float, stop: float, /, num: int = 50, *, dtype: Any = None,
 
 
 @public
-def indices(dimensions: Sequence[int], /, *, dtype: Any = None) -> Array:
-    """The indices of a grid: ``out[k, i0, i1, ...] = i_k``."""
+def indices(dimensions: Sequence[int], /, dtype: Any = None, sparse: bool = False) -> Any:
+    """The indices of a grid: ``out[k, i0, i1, ...] = i_k``; with ``sparse`` a tuple of arrays that broadcast to it."""
     shape = tuple(dimensions)
+    if sparse:
+        return tuple([reshape(FUNCTIONS["arange"](n, dtype=dtype or dt.int64),
+                              tuple(n if j == i else 1 for j in range(len(shape)))) for i, n in enumerate(shape)])
     grids = [broadcast(reshape(iota(n, dt.int64), tuple(n if j == i else 1 for j in range(len(shape)))), shape)
              for i, n in enumerate(shape)]
     out = FUNCTIONS["stack"](grids)

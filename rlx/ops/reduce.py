@@ -73,13 +73,13 @@ def _accumulator(x: Array, dtype: Any) -> Array:
 
 
 @public
-def sum(x: Array, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+def sum(x: Array, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The sum over axes (all by default); integers are summed in 64 bits."""
     return _reduced(_accumulator(as_array(x), dtype), "sum", axis, keepdims)
 
 
 @public
-def prod(x: Array, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+def prod(x: Array, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The product over axes (all by default); integers are multiplied in 64 bits."""
     return _reduced(_accumulator(as_array(x), dtype), "prod", axis, keepdims)
 
@@ -131,15 +131,17 @@ def _floating(x: Array) -> Array:
 
 
 @public
-def mean(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The arithmetic mean over axes (all by default)."""
-    x = _floating(as_array(x))
+def mean(x: Array, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """The arithmetic mean over axes (all by default), computed in ``dtype`` if one is given."""
+    x = _floating(as_array(x)) if dtype is None else FUNCTIONS["astype"](as_array(x), dtype)
     return sum(x, axis=axis, keepdims=keepdims) / _size(x, axes_tuple(axis, x.ndim))
 
 
 @public
-def var(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
-    """The variance ``sum(|x - mean|^2) / (n - correction)`` over axes."""
+def var(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False,
+        ddof: float | None = None) -> Array:
+    """The variance ``sum(|x - mean|^2) / (n - correction)`` over axes; ``ddof`` is NumPy's name of ``correction``."""
+    correction = correction if ddof is None else ddof
     x = _floating(as_array(x))
     axes = axes_tuple(axis, x.ndim)
     d = FUNCTIONS["abs"](x - mean(x, axis=axes, keepdims=True))
@@ -147,9 +149,10 @@ def var(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bo
 
 
 @public
-def std(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
+def std(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False,
+        ddof: float | None = None) -> Array:
     """The standard deviation: the square root of :func:`var`."""
-    return FUNCTIONS["sqrt"](var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return FUNCTIONS["sqrt"](var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof))
 
 
 def _arg(kind: str) -> Callable[..., Array]:

@@ -121,7 +121,7 @@ def extract(condition: Any, x: Any, /, *, size: int | None = None, fill_value: A
 
 
 @public
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
+def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Array:
     """Where to insert ``x2`` into the sorted vector ``x1`` to keep it sorted (NaN last), by bisection.
 
     ``left``: ``x1[i-1] < v <= x1[i]``; ``right``: ``x1[i-1] <= v < x1[i]``.
@@ -165,7 +165,7 @@ def _before(a: Array, b: Array) -> Array:
 
 
 @public
-def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Array:
+def digitize(x: Any, bins: Any, /, right: bool = False) -> Array:
     """The index of the bin each value lies in: ``bins[i-1] <= x < bins[i]`` (bounds exchanged with ``right``).
 
     ``bins`` is monotonic; increasing or decreasing is decided on the device.

@@ -5,6 +5,8 @@ NaN are all different, as the standard has it. Under ``jit`` pass ``size=``.
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any, NamedTuple
 
 from rlx.array.array import FUNCTIONS, Array
@@ -108,14 +110,34 @@ def _unique(x: Array, size: int | None, fill: Any, what: str) -> UniqueAll:
 
 
 @public
-def unique(x: Any, /, *, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-           size: int | None = None, fill_value: Any = 0) -> Any:
-    """The different values, sorted, with NumPy's optional extra results."""
+def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+           axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The different values (or slices along an axis), sorted, with NumPy's optional extra results."""
+    if axis is not None:
+        return _unique_slices(as_array(x), axis, (return_index, return_inverse, return_counts))
     if not (return_index or return_inverse or return_counts):
         return unique_values(x, size=size, fill_value=fill_value)
     got = unique_all(x, size=size, fill_value=fill_value)
     wanted = (True, return_index, return_inverse, return_counts)
     return tuple([v for v, w in zip(got, wanted, strict=True) if w])
+
+
+def _unique_slices(x: Array, axis: int, extra: tuple[bool, bool, bool]) -> Any:
+    """The different slices along an axis, in lexicographic order: each is numbered, then the numbers are searched."""
+    rows = FUNCTIONS["moveaxis"](x, axis, 0)
+    flat = reshape(rows, (rows.shape[0], math.prod(rows.shape[1:])))
+    if not flat.shape[0] or not flat.shape[1]:
+        raise ShapeError(f"unique slices along axis {axis} of shape {x.shape}", why="there is nothing to compare",
+                         do="check the size first")
+    order = FUNCTIONS["lexsort"]([flat[:, k] for k in builtins.range(flat.shape[1] - 1, -1, -1)])
+    ordered = gather(flat, order)
+    new = FUNCTIONS["any"](ordered[1:] != ordered[:-1], axis=1)
+    number = concat([FUNCTIONS["zeros"](1, dtype=dt.int64), FUNCTIONS["cumulative_sum"](cast(new, dt.int64))])
+    place = scatter(FUNCTIONS["zeros"]((flat.shape[0],), dtype=dt.int64), number, (order,), "set")
+    got = unique_all(place)
+    values = FUNCTIONS["moveaxis"](FUNCTIONS["take"](rows, got.indices, axis=0), 0, axis)
+    found = (values, got.indices, got.inverse_indices, got.counts)
+    return tuple([v for v, w in zip(found, (True, *extra), strict=True) if w]) if any(extra) else values
 
 
 @public
@@ -208,7 +230,7 @@ def histogram_bin_edges(x: Any, /, bins: Any = 10, range: tuple[Any, Any] | None
 
 
 @public
-def histogram(x: Any, /, bins: Any = 10, range: tuple[Any, Any] | None = None, *, density: bool = False,
+def histogram(x: Any, /, bins: Any = 10, range: tuple[Any, Any] | None = None, density: bool = False, *,
               weights: Any = None) -> tuple[Array, Array]:
     """Counts (or sums of weights) in each bin, and the bins' edges; the last bin includes its right edge.
 
@@ -226,17 +248,43 @@ def histogram(x: Any, /, bins: Any = 10, range: tuple[Any, Any] | None = None, *
 
 
 @public
-def histogram2d(x: Any, y: Any, /, bins: Any = 10, range: Any = None, *, weights: Any = None) -> tuple[Array, Array,
-                                                                                                       Array]:
-    """Counts in the cells of a grid, and the edges of both axes."""
-    bx, by = bins if isinstance(bins, (tuple, list)) and len(bins) == 2 else (bins, bins)
-    rx, ry = range if range is not None else (None, None)
-    xs, ys = ravel(x), ravel(y)
-    ex, ey = histogram_bin_edges(xs, bx, rx), histogram_bin_edges(ys, by, ry)
-    nx, ny = ex.shape[0] - 1, ey.shape[0] - 1
-    i = FUNCTIONS["where"](xs == ex[-1], nx - 1, searchsorted(ex, xs, side="right") - 1)
-    j = FUNCTIONS["where"](ys == ey[-1], ny - 1, searchsorted(ey, ys, side="right") - 1)
-    inside = (i >= 0) & (i < nx) & (j >= 0) & (j < ny)
-    cell = FUNCTIONS["where"](inside, i * ny + j, nx * ny)
-    counts = bincount(cell, weights, length=nx * ny)
-    return reshape(cast(counts, default_float(xs.device)), (nx, ny)), ex, ey
+def histogram2d(x: Any, y: Any, /, bins: Any = 10, range: Any = None, density: bool = False, *,
+                weights: Any = None) -> tuple[Array, Array, Array]:
+    """Counts in the cells of a grid (or a density, whose integral is 1), and the edges of both axes."""
+    pair = bins if isinstance(bins, (tuple, list)) and len(bins) == 2 else (bins, bins)
+    out, edges = histogramdd([x, y], pair, range, density=density, weights=weights)
+    return out, edges[0], edges[1]
+
+
+@public
+def histogramdd(sample: Any, /, bins: Any = 10, range: Any = None, density: bool = False, *,
+                weights: Any = None) -> tuple[Array, tuple[Array, ...]]:
+    """Counts in the cells of a grid with an axis for each column of ``sample`` (or each of a list of vectors).
+
+    ``bins`` and ``range``: one for all axes, or a sequence with one for each. The second result is the edges.
+    """
+    if isinstance(sample, (list, tuple)):
+        columns = [ravel(v) for v in sample]
+    else:
+        rows = FUNCTIONS["atleast_2d"](as_array(sample)) if as_array(sample).ndim != 1 else reshape(sample, (-1, 1))
+        columns = [rows[:, k] for k in builtins.range(rows.shape[1])]
+    each = list(bins) if isinstance(bins, (tuple, list)) else [bins] * len(columns)
+    spans = [None] * len(columns) if range is None else list(range)
+    if len(each) != len(columns) or len(spans) != len(columns):
+        raise ShapeError(f"histogram along {len(columns)} axes with {len(each)} bins and {len(spans)} ranges",
+                         why="each axis has one of both", do="pass one number of bins, or one for each axis")
+    edges = tuple([histogram_bin_edges(v, b, r) for v, b, r in zip(columns, each, spans, strict=True)])
+    sizes = tuple([e.shape[0] - 1 for e in edges])
+    cell, inside = as_array(0), as_array(True)
+    for v, e, n in zip(columns, edges, sizes, strict=True):
+        i = FUNCTIONS["where"](v == e[-1], n - 1, searchsorted(e, v, side="right") - 1)
+        inside = inside & (i >= 0) & (i < n)
+        cell = cell * n + i
+    total = math.prod(sizes)
+    counts = bincount(FUNCTIONS["where"](inside, cell, total), weights, length=total)
+    out = reshape(cast(counts, default_float(columns[0].device)), sizes)
+    if density:
+        out = out / FUNCTIONS["sum"](out)
+        for k, e in enumerate(edges):
+            out = out / reshape(e[1:] - e[:-1], tuple(-1 if j == k else 1 for j in builtins.range(len(edges))))
+    return out, edges

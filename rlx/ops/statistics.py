@@ -219,8 +219,10 @@ def nanmean(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @public
-def nanvar(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
-    """The variance of the values that are not NaN; NaN where there are no more than ``correction``."""
+def nanvar(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False,
+           ddof: float | None = None) -> Array:
+    """The variance of the values that are not NaN; NaN where there are no more than ``correction`` (or ``ddof``)."""
+    correction = correction if ddof is None else ddof
     a = _floating(x)
     d = _filled(FUNCTIONS["abs"](a - nanmean(a, axis=axis, keepdims=True)), 0)
     n = cast(_present(a, axis, keepdims), d.dtype) - correction
@@ -229,9 +231,10 @@ def nanvar(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: b
 
 
 @public
-def nanstd(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
+def nanstd(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False,
+           ddof: float | None = None) -> Array:
     """The standard deviation of the values that are not NaN."""
-    return FUNCTIONS["sqrt"](nanvar(x, axis=axis, correction=correction, keepdims=keepdims))
+    return FUNCTIONS["sqrt"](nanvar(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof))
 
 
 def _nan_extremum(kind: str, fill: float) -> Callable[..., Array]:

@@ -96,6 +96,14 @@ def _is_finite(x: R) -> R:
     return (x - x).same(0.0)
 
 
+def _is_nan(x: R) -> R:
+    return ~x.same(x)
+
+
+def _is_infinite(x: R) -> R:
+    return x.fn("abs").same(float("inf"))
+
+
 def _bigger(x: R, y: R) -> tuple[R, R]:
     """``(max, min)`` of absolute values; NaN in either makes both NaN."""
     a, b = x.fn("abs"), y.fn("abs")
@@ -230,7 +238,8 @@ def cosh(a: Pair) -> Pair:
     """``cosh x cos y + i sinh x sin y``."""
     x, y = a
     re, im = _hyperbolic(x, y)
-    return re, y.same(0.0).pick(y * x.lift(1.0).fn("copysign", x), im)
+    im = y.same(0.0).pick(y * x.lift(1.0).fn("copysign", x), (x.same(0.0) & ~_is_finite(y)).pick(x, im))
+    return (_is_infinite(x) & ~_is_finite(y)).pick(x.fn("abs"), re), im
 
 
 def sinh(a: Pair) -> Pair:
@@ -241,6 +250,8 @@ def sinh(a: Pair) -> Pair:
     large = x.fn("abs") > 40.0
     re = large.pick((h * 0.5 * c * h) * x.lift(1.0).fn("copysign", x), x.fn("sinh") * c)
     im = large.pick(h * 0.5 * s * h, x.fn("cosh") * s)
+    # A zero or infinite x stays, whatever the angle is.
+    re = ((_is_infinite(x) | x.same(0.0)) & ~_is_finite(y)).pick(x, re)
     return re, y.same(0.0).pick(y, im)
 
 
@@ -255,9 +266,10 @@ def tanh(a: Pair) -> Pair:
     h = (-x.fn("abs")).fn("exp")
     far = x.fn("abs") > 20.0
     edge = y.fn("sin") * y.fn("cos") * 4.0 * h * h
-    # An infinite x leaves a zero imaginary part whatever y is.
-    edge = _is_finite(y).pick(edge, x.lift(0.0))
-    re = far.pick(x.lift(1.0).fn("copysign", x), re)
+    # An infinite x leaves a zero imaginary part, with the sign of y.
+    edge = _is_infinite(x).pick(x.lift(0.0).fn("copysign", y), edge)
+    re = (far & (_is_finite(y) | _is_infinite(x))).pick(x.lift(1.0).fn("copysign", x), re)
+    re = (x.same(0.0) & ~_is_finite(y)).pick(x, re)
     return re, far.pick(edge, y.same(0.0).pick(y, im))
 
 
@@ -291,7 +303,7 @@ def expm1(a: Pair) -> Pair:
     x, y = a
     s = (y * 0.5).fn("sin")
     re, im = exp(a)
-    near = x.fn("expm1") * y.fn("cos") - s * s * 2.0
+    near = (x.fn("expm1") * y.fn("cos") - s * s * 2.0) + 0.0  # never -0, as exp(z) - 1 is not
     return (x.fn("abs") < 1.0).pick(near, re - 1.0), im
 
 
@@ -311,32 +323,44 @@ def _roots(a: Pair) -> tuple[Pair, Pair]:
 
 def asin(a: Pair) -> Pair:
     """Kahan: ``atan(x / Re(sqrt(1-z) sqrt(1+z)))`` and ``asinh(Im(conj(sqrt(1-z)) sqrt(1+z)))``."""
+    x, y = a
     (p, q), (r, s) = _roots(a)
-    return a[0].fn("atan2", p * r - q * s), (p * s - q * r).fn("asinh")
+    endless, inf = _is_infinite(x) | _is_infinite(y), x.lift(float("inf"))
+    re = endless.pick(x.fn("atan2", y.fn("abs")), x.fn("atan2", p * r - q * s))
+    im = endless.pick(inf.fn("copysign", y), (p * s - q * r).fn("asinh"))
+    return (x.same(0.0) & _is_nan(y)).pick(x, re), im
 
 
 def acos(a: Pair) -> Pair:
     """Kahan: ``2 atan(Re sqrt(1-z) / Re sqrt(1+z))`` and ``asinh(Im(conj(sqrt(1+z)) sqrt(1-z)))``."""
+    x, y = a
     (p, q), (r, s) = _roots(a)
-    return p.fn("atan2", r) * 2.0, (r * q - s * p).fn("asinh")
+    endless, inf = _is_infinite(x) | _is_infinite(y), x.lift(float("inf"))
+    re = endless.pick(y.fn("abs").fn("atan2", x), p.fn("atan2", r) * 2.0)
+    im = endless.pick(-inf.fn("copysign", y), (r * q - s * p).fn("asinh"))
+    return (x.same(0.0) & _is_nan(y)).pick(x.lift(math.pi / 2), re), im
 
 
 def acosh(a: Pair) -> Pair:
     """Kahan: ``asinh(Re(conj(sqrt(z-1)) sqrt(z+1)))`` and ``2 atan(Im sqrt(z-1) / Re sqrt(z+1))``."""
     x, y = a
     (p, q), (r, s) = sqrt((x - 1.0, y)), sqrt((x + 1.0, y))
-    return (p * r + q * s).fn("asinh"), q.fn("atan2", r) * 2.0
+    endless = _is_infinite(x) | _is_infinite(y)
+    re = endless.pick(x.lift(float("inf")), (p * r + q * s).fn("asinh"))
+    im = endless.pick(y.fn("atan2", x), q.fn("atan2", r) * 2.0)
+    return re, (x.same(0.0) & _is_nan(y)).pick(x.lift(math.pi / 2), im)
 
 
 def atanh(a: Pair) -> Pair:
     """``log1p(4x / ((1-x)**2 + y**2)) / 4``, ``atan2(2y, (1-x)(1+x) - y**2) / 2``; the limit for huge z."""
     x, y = a
-    far = _bigger(x, y)[0] > (1e9 if x.e.dtype.bits == 32 else 1e75)
+    far = (_bigger(x, y)[0] > (1e9 if x.e.dtype.bits == 32 else 1e75)) | _is_infinite(x) | _is_infinite(y)
     u, v = far.pick(x.lift(1.0), x), far.pick(x.lift(1.0), y)
     one = 1.0 - u
     re = (u.fn("abs") * 4.0 / ((1.0 - u.fn("abs")) * (1.0 - u.fn("abs")) + v * v)).fn("log1p") * 0.25
     im = (v * 2.0).fn("atan2", one * (u + 1.0) - v * v) * 0.5
-    limit = x.lift(math.pi / 2).fn("copysign", y)
+    limit = _is_nan(y).pick(y, x.lift(math.pi / 2).fn("copysign", y))
+    re = (x.same(0.0) & _is_nan(y)).pick(x, re)
     return far.pick(x.lift(0.0), re).fn("copysign", x), far.pick(limit, im)
 
 

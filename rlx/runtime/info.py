@@ -16,6 +16,15 @@ _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral
 _BEYOND = ("float16", "bfloat16")
 
 
+class Names(tuple[str, ...]):
+    """A tuple, as the standard has it since 2025; it adds to a list, as callers of earlier versions do."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other] if isinstance(other, list) else Names((*self, *other))
+
+
 class Info:
     """Capabilities, default device and dtypes, devices and dtypes of the namespace."""
 
@@ -43,9 +52,9 @@ class Info:
         letters = "".join(_KINDS[k] for k in kinds)
         return {d.name: d for d in dt.ALL if d.kind in letters and d.name not in _BEYOND and caps.stores(d)}
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """The devices that can be opened here."""
-        return [n for n, absent in devices.available().items() if absent is None]
+        return Names(n for n, absent in devices.available().items() if absent is None)
 
 
 def __array_namespace_info__() -> Info:

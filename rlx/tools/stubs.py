@@ -14,6 +14,7 @@ from typing import Any
 
 import rlx
 from rlx.core.dtype import DType
+from rlx.ops.grids import BRACKETS
 
 #: Names that an annotation may use; a signature's other names are private and become Any.
 _KNOWN = frozenset(("Any", "Array", "Callable", "DType", "Path", "Sequence", "None", "bool", "bytes", "complex", "dict",
@@ -50,6 +51,8 @@ def text() -> str:
             values.append(f"{name}: Final[{type(value).__name__}]")
         elif value is None:
             values.append(f"{name}: None")
+        elif name in BRACKETS:
+            values.append(f"{name}: Any")
         elif callable(value) and (found := _source(value)) is not None:
             own = found[1] if found[1] == name else f"_{found[1]}"
             imports.append(f"from {found[0]} import {found[1]} as {own}")

@@ -154,6 +154,7 @@ class TestNamespace:
     def test_info(self):
         info = rlx.__array_namespace_info__()
         assert info.default_device() == "cpu" and "cpu" in info.devices() and "python" in info.devices()
+        assert isinstance(info.devices(), tuple) and (info.devices() + [None])[-1] is None
         assert info.default_dtypes()["real floating"] == rlx.float64
         assert set(info.dtypes(kind="real floating")) == {"float32", "float64"}
         assert set(info.dtypes(kind=("bool", "unsigned integer"))) == {"bool", "uint8", "uint16", "uint32", "uint64"}

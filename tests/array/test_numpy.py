@@ -106,6 +106,45 @@ NUMERIC = [
     case("vdot", V + 1j, V),
     case("dot", A, A.T), case("dot", X3, RNG.standard_normal((5, 4, 2))), case("outer", V, V),
 ]
+B = RNG.integers(0, 256, (3, 5)).astype(np.uint8)
+#: What NumPy has beyond the standard and beyond the lists above.
+FURTHER = [
+    *[case(f, n) for f in ("hanning", "hamming", "blackman", "bartlett") for n in (1, 6, 7)], case("kaiser", 11, 8.6),
+    case("i0", V * 10), case("poly", V), case("polysub", V, V[:3]), case("polydiv", V, V[:3]),
+    case("polydiv", V[:2], V), case("polyint", V, 2, [1.0, 2.0]), case("polyfit", V, V**2, 3),
+    case("polyfit", V, np.stack([V, V**2], 1), 2, w=V**2 + 1, cov=True), case("vander", V, 3, True),
+    case("atleast_3d", A), case("dstack", [A, A]), case("hsplit", A, [2]), case("hsplit", V[:6], 2),
+    case("vsplit", A, 2), case("dsplit", A.reshape(2, 2, 5), [1, 2]), case("rollaxis", X3, 2),
+    case("rollaxis", X3, 0, 3),
+    case("resize", V, (3, 4)), case("compress", [True, False, True], A, 0), case("compress", A.ravel() > 0, A),
+    case("trim_zeros", np.array([0, 0, 1, 0, 2, 0.0])), case("ediff1d", V, 9.0, [1.0, 2.0]), case("packbits", B > 100),
+    case("packbits", B > 100, 1), case("packbits", B > 100, 0, "little"), case("unpackbits", B),
+    case("unpackbits", B, 1),
+    case("unpackbits", B, 1, -3), case("unpackbits", B, 0, 30, "little"),
+    case("frexp", np.array([1.0, -3.5, 0, np.inf, np.nan, 5e-324, 1e300, 1e-310])), case("frexp", V.astype(np.float32)),
+    case("spacing", V), case("sort_complex", V + 1j * V[::-1]), case("real_if_close", V + 1e-16j),
+    case("real_if_close", V + 1e-3j), case("histogramdd", A, 2), case("histogram2d", V, V[::-1], 4, None, True),
+    case("unique", I.reshape(10, 2), True, True, True, 0), case("unique", I.reshape(10, 2) % 2, axis=1),
+    case("linspace", 0, 1, 7, False, True), case("linspace", V, V + 2, 4, axis=1),
+    case("linspace", 9, -1, 4, dtype=int),
+    case("linspace", 1, 2, 1, retstep=True), case("indices", (2, 3), int, True), case("diff", V, 2),
+    case("digitize", V, np.array([-1, 0, 1.0]), True), case("searchsorted", S, V, "right"), case("where", I > 2),
+    case("take", A, [3, 7]), case("take", A, [0, -9, 9], 1, mode="clip"), case("take", A, [0, -9, 9], 1, mode="wrap"),
+    case("unravel_index", I, (4, 5)), case("ravel_multi_index", (I % 4, I % 5), (4, 5)),
+    case("ravel_multi_index", (I, I), (4, 5), mode="wrap"), case("diag_indices", 3), case("diag_indices", 3, 3),
+    case("diag_indices_from", A[:, :4]), case("tril_indices_from", A), case("triu_indices_from", A, 1),
+    case("ix_", [0, 2], [True, False, True]), case("mean", A, 0, np.float32), case("sum", A, 1, np.float32),
+    case("var", A, 0, ddof=1), case("std", A, ddof=2), case("nanvar", N, 1, ddof=1), case("allclose", V, V, 1e-3, 1e-3),
+    case("matvec", A, A[0]), case("vecmat", A[:, 0] + 1j, A), case("size", A, 1),
+    case("tensordot", A, A, ((0, 1), (0, 1))), case("meshgrid", V, V[:3], sparse=True),
+    case("geomspace", 1, 8, 4, False), case("logspace", 0, 3, 4, True, 2.0), case("reshape", A, (5, 4), "F"),
+    case("reshape", X3, (4, -1), order="F"), case("ravel", A, "F"), case("trace", A, 1), case("trace", X3, 0, 1, 2),
+    case("cumsum", A, 0, np.float32), case("full", (2, 2), 3, np.int8), case("zeros", 2, np.int8),
+    case("ones", (2,), "float32"), case("arange", 0, 5, 2, np.float32), case("eye", 3, 4, 1, np.int8),
+    case("tri", 3, 3, 0, np.int8), case("array_equal", N, N, True), case("add", V > 0, V > 1),
+    case("multiply", V > 0, V > 1), case("maximum", V > 0, V > 1), case("fromiter", [1, 2, 3], np.int16),
+    case("fromstring", "1 2 3"), case("frombuffer", V.tobytes(), np.float64, 3, 8), case("identity", 2, np.int8),
+]
 EINSUMS = [
     ("ij,jk->ik", (A, A.T)), ("ij->ji", (A,)), ("ij->", (A,)), ("ii", (A[:, :4],)), ("ii->i", (A[:, :4],)),
     ("ij,ij->i", (A, A)),
@@ -115,7 +154,8 @@ EINSUMS = [
     ("i,i,i->i", (V, V, V)), ("...,...", (A, 2.0)), ("ij,kj->", (A, A)), ("iij->j", (RNG.standard_normal((3, 3, 2)),)),
     ("...i,...i->...", (A, A[:1])), ("ba", (A,)), ("ij,jk->ik", (I.reshape(4, 5), I.reshape(5, 4))),
 ]
-CASES = [*ELEMENTWISE, *MOVING, *SEARCHING, *STATISTICS, *NUMERIC, *[case("einsum", s, *o) for s, o in EINSUMS]]
+CASES = [*ELEMENTWISE, *MOVING, *SEARCHING, *STATISTICS, *NUMERIC, *FURTHER,
+         *[case("einsum", s, *o) for s, o in EINSUMS]]
 
 
 def leaves(x):
@@ -125,8 +165,10 @@ def leaves(x):
 
 
 def to_rlx(x):
-    if isinstance(x, list) and x and isinstance(x[0], np.ndarray):
-        return [rlx.asarray(y) for y in x]
+    if isinstance(x, (list, tuple)) and x and isinstance(x[0], tuple):
+        return x
+    if isinstance(x, (list, tuple)) and x and isinstance(x[0], np.ndarray):
+        return type(x)(rlx.asarray(y) for y in x)
     return rlx.asarray(x) if isinstance(x, np.ndarray) else x
 
 
@@ -156,6 +198,98 @@ def test_compiled_equals_eager(name, args, kwargs):
     got = leaves(rlx.jit(lambda *xs: f(*texts, *xs, *rest, **kwargs))(*arrays))
     for w, g in zip(want, got, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-13, atol=1e-13)
+
+
+def test_roots_are_numpys_in_some_order():
+    for p in ([1.0, -6, 11, -6], [0.0, 2, 0, 0], [1.0, 0, 1], [5.0], [0.0]):
+        got = np.asarray(rlx.roots(p))
+        assert got.dtype == np.complex128
+        np.testing.assert_allclose(np.sort_complex(got.round(9)), np.sort_complex(np.roots(p).astype(complex).round(9)))
+
+
+def test_block_nests_like_numpys():
+    parts = [[A, A[:, :1]], [A[:1], A[:1, :1]]]
+    np.testing.assert_array_equal(rlx.block(parts), np.block(parts))
+    np.testing.assert_array_equal(rlx.block([V, 1.0]), np.block([V, 1.0]))
+    with pytest.raises(rlx.core.errors.ShapeError, match="depths"):
+        rlx.block([A, [A]])
+
+
+def test_brackets_are_numpys():
+    np.testing.assert_array_equal(rlx.mgrid[0:3, 1:2:3j], np.mgrid[0:3, 1:2:3j])
+    np.testing.assert_array_equal(rlx.mgrid[-1:1:5j], np.mgrid[-1:1:5j])
+    for got, want in zip(rlx.ogrid[0:3, 0:2], np.ogrid[0:3, 0:2], strict=True):
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(rlx.r_[1, 2:5, V], np.r_[1, 2:5, V])
+    np.testing.assert_array_equal(rlx.c_[V, V], np.c_[V, V])
+    np.testing.assert_array_equal(rlx.asarray(A)[rlx.s_[1:, ::2]], A[np.s_[1:, ::2]])
+
+
+@pytest.mark.parametrize(("name", "args"), [
+    ("copyto", (V[:5],)), ("putmask", (A > 0, V[:3])), ("place", (A > 0, V[:3])), ("put", ([1, 7, -3], V[:2])),
+    ("fill_diagonal", (V[:2],)), ("put_along_axis", (np.argsort(A, 1)[:, :2], 9.0, 1))])
+def test_functions_that_write_into_their_argument(name, args):
+    want, x = A.copy(), rlx.asarray(A)
+    other = x[:]
+    getattr(np, name)(want, *args)
+    assert getattr(rlx, name)(x, *map(to_rlx, args)) is None
+    np.testing.assert_array_equal(x, want)
+    np.testing.assert_array_equal(other, A)
+
+
+def test_a_diagonal_is_filled_as_numpys():
+    for shape in ((9, 3), (3, 9), (3, 3, 3)):
+        for wrap in (False, True):
+            want, x = np.zeros(shape), rlx.zeros(shape)
+            np.fill_diagonal(want, 5, wrap=wrap)
+            rlx.fill_diagonal(x, 5, wrap=wrap)
+            np.testing.assert_array_equal(x, want)
+
+
+def test_methods_that_write_into_their_array():
+    for name, args in (("sort", ()), ("sort", (0,)), ("fill", (3.0,)), ("put", ([0, 2], [7.0, 8.0]))):
+        want, x = A.copy(), rlx.asarray(A)
+        other = x[:]
+        getattr(want, name)(*args)
+        assert getattr(x, name)(*args) is None
+        np.testing.assert_array_equal(x, want)
+        np.testing.assert_array_equal(other, A)
+
+
+def test_methods_and_operators_of_arrays():
+    x, i = rlx.asarray(A), rlx.asarray(I)
+    assert x.item(3) == A.item(3) and x.item(1, 2) == A.item(1, 2) and i.item((4,)) == I.item((4,))
+    for got, want in zip((*divmod(i, 4), *divmod(7, i + 1)), (*divmod(I, 4), *divmod(7, I + 1)), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert 3 in i and 99 not in i
+    np.testing.assert_array_equal(x.reshape(5, 4, order="F"), A.reshape(5, 4, order="F"))
+    np.testing.assert_array_equal(x.flatten("F"), A.flatten("F"))
+    np.testing.assert_array_equal(x.compress([True, False, True, True], 0), A.compress([True, False, True, True], 0))
+    assert x.tobytes() == A.tobytes()
+    assert x.view(rlx.int64).tolist() == A.view(np.int64).tolist()
+
+
+def test_dtypes_have_numpys_other_names():
+    from rlx.ops.dtypes import NAMES
+    for name, d in NAMES.items():
+        assert getattr(rlx, name) == d and np.dtype(getattr(np, name)) == d.numpy
+    assert rlx.issubdtype(rlx.float32, np.floating) and not rlx.issubdtype(rlx.int8, "inexact")
+    assert rlx.common_type(rlx.ones(1, "float32"), rlx.arange(2)) == rlx.float64
+
+
+def test_functions_over_axes_and_elements():
+    f = rlx.vectorize(lambda a, b: rlx.where(a > b, a - b, a + b))
+    np.testing.assert_array_equal(f(A, S[:5]), np.where(S[:5] < A, A - S[:5], A + S[:5]))
+    g = rlx.vectorize(lambda m, v: m @ v, signature="(m,n),(n)->(m)")
+    np.testing.assert_allclose(g(X3, X3[0, 0]), X3 @ X3[0, 0])
+    with pytest.raises(rlx.core.errors.ValueIssue, match="signature"):
+        rlx.vectorize(f, signature="m,n")
+    for axis in (0, 1, 2):
+        np.testing.assert_allclose(rlx.apply_along_axis(lambda v: v[:2] * v.sum(), axis, X3),
+                                   np.apply_along_axis(lambda v: v[:2] * v.sum(), axis, X3))
+    np.testing.assert_allclose(rlx.apply_over_axes(rlx.sum, X3, [0, 2]), np.apply_over_axes(np.sum, X3, [0, 2]))
+    np.testing.assert_array_equal(rlx.fromfunction(lambda i, j: i * 10 + j, (3, 2)),
+                                  np.fromfunction(lambda i, j: i * 10 + j, (3, 2)))
 
 
 def test_unique_values_counts_every_nan():
@@ -220,6 +354,17 @@ class TestFiles:
         (tmp_path / "x.npy").write_bytes(content)
         with pytest.raises(rlx.core.errors.FormatError):
             rlx.load(tmp_path / "x.npy")
+
+    def test_text(self, tmp_path):
+        rlx.savetxt(tmp_path / "x.txt", A, delimiter=",")
+        np.testing.assert_array_equal(rlx.loadtxt(tmp_path / "x.txt", delimiter=","), A)
+        (tmp_path / "y.txt").write_text("1,2\n3,\n")
+        np.testing.assert_array_equal(rlx.genfromtxt(tmp_path / "y.txt", delimiter=","), [[1, 2], [3, np.nan]])
+        with pytest.raises(rlx.core.errors.FormatError, match="delimiter"):
+            rlx.loadtxt(tmp_path / "y.txt")
+        (tmp_path / "z").write_bytes(V.tobytes())
+        np.testing.assert_array_equal(rlx.fromfile(tmp_path / "z"), V)
+        assert rlx.array2string(V, precision=2) == np.array2string(V, precision=2)
 
     def test_objects_are_never_executed(self, tmp_path):
         np.save(tmp_path / "x.npy", np.array([{}], object), allow_pickle=True)

@@ -156,6 +156,36 @@ def test_errors_tell_shapes_and_dtypes_never_contents(f):
     assert "test_traps.py" in str(e.value) and "do:" in str(e.value)
 
 
+@pytest.mark.parametrize(("name", "want"), [("maximum", [0.0, 0.0, -0.0, 0.0]), ("minimum", [-0.0, -0.0, -0.0, 0.0])])
+def test_the_sign_of_a_zero_is_the_same_eager_and_compiled(name, want, device):
+    f, x, y = getattr(rlx, name), [-0.0, 0.0, -0.0, 0.0], [0.0, -0.0, -0.0, 0.0]
+    with rlx.flags(device=device):
+        a, b = rlx.asarray(x), rlx.asarray(y)
+        one = np.asarray([float(f(p, q)) for p, q in zip(x, y, strict=True)])
+        number = [np.asarray(v) for v in (f(a, 0.0), rlx.jit(f)(a, 0.0), rlx.jit(lambda v: f(v, 0.0))(a))]
+        for got in (f(a, b), rlx.jit(f)(a, b), one):
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+        for got in number:
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(f(a, rlx.zeros(4))))
+
+
+def test_a_mask_among_other_keys_is_written_through_in_a_compiled_function():
+    base = np.arange(60.0).reshape(3, 4, 5)
+    rows, columns = np.array([True, False, True]), np.array([True, False, False, True])
+    for key, value in (((rows, 2), np.ones((2, 5))), ((slice(None), columns, 0), np.arange(6.0).reshape(3, 2)),
+                       ((rows, slice(1, 3), 4), 7.0), ((..., columns, slice(None)), -1.0),
+                       ((1, slice(None), np.array([True, False, False, True, False])), np.ones((2, 4)))):
+        want, at = base.copy(), next(i for i, k in enumerate(key) if isinstance(k, np.ndarray))
+        want[key] = value
+
+        def put(x, mask, key=key, at=at, value=value):
+            x[(*key[:at], mask, *key[at + 1:])] = value
+            return x
+        np.testing.assert_array_equal(rlx.jit(put)(rlx.asarray(base), rlx.asarray(key[at])), want)
+    with pytest.raises(TraceError, match=r"rlx\.where"):
+        rlx.jit(lambda x, m: x[m, 2])(rlx.asarray(base), rlx.asarray(rows))
+
+
 def test_a_traced_value_is_not_looked_at():
     with pytest.raises(TraceError, match=r"rlx\.where"):
         rlx.jit(lambda x: x if x.sum() > 0 else -x)(rlx.ones(2))

@@ -46,7 +46,7 @@ def model(x: Any, w: Any) -> Any:
 
 @pytest.mark.parametrize("n", [1, 5, 33])
 def test_a_traced_graph_is_bound_and_run(n: int) -> None:
-    t = rlx.trace(model, rlx.spec("f64", (N, 4)), rlx.spec("f64", (4, 3)))
+    t = rlx.make_graph(model, rlx.spec("f64", (N, 4)), rlx.spec("f64", (4, 3)))
     program = compile_for(t.bind(n=n).graph, "cpu")
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((n, 4)), rng.standard_normal((4, 3))
@@ -58,7 +58,7 @@ def test_a_traced_graph_is_bound_and_run(n: int) -> None:
 
 
 def test_an_unbound_program_is_refused() -> None:
-    t = rlx.trace(model, rlx.spec("f64", (N, 4)), rlx.spec("f64", (4, 3)))
+    t = rlx.make_graph(model, rlx.spec("f64", (N, 4)), rlx.spec("f64", (4, 3)))
     with pytest.raises(CompileError, match="sizes that are not known"):
         compile_for(t.graph, "cpu")
 
@@ -66,6 +66,6 @@ def test_an_unbound_program_is_refused() -> None:
 def test_a_loop_over_an_unknown_size() -> None:
     def f(x: Any) -> Any:
         return rlx.fori_loop(0, 3, lambda i, v: v * 2 + x, x)
-    t = rlx.trace(f, rlx.spec("f32", (N,)))
+    t = rlx.make_graph(f, rlx.spec("f32", (N,)))
     assert t.graph.outputs[0].shape == (N,)
     assert t.bind(n=7).graph.outputs[0].shape == (7,)

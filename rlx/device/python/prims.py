@@ -84,6 +84,16 @@ def _lgamma(x: Arr) -> Arr:
     return np.where(np.isinf(x), np.inf, scipy.special.gammaln(x)).astype(x.dtype)
 
 
+def _max(x: Arr, y: Arr) -> Arr:
+    """NumPy's, but of two zeros always the positive one."""
+    return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y)) if x.dtype.kind == "f" else np.maximum(x, y)
+
+
+def _min(x: Arr, y: Arr) -> Arr:
+    """NumPy's, but of two zeros always the negative one."""
+    return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y)) if x.dtype.kind == "f" else np.minimum(x, y)
+
+
 def _bit_not(x: Arr) -> Arr:
     return np.invert(x)
 
@@ -91,7 +101,7 @@ def _bit_not(x: Arr) -> Arr:
 POINTWISE: dict[str, Callable[..., Any]] = {
     "neg": np.negative, "abs": np.abs, "sign": _sign, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "round": np.rint, "sqrt": np.sqrt, "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "floordiv": _floordiv, "rem": _rem, "pow": _int_pow, "min": np.minimum, "max": np.maximum, "fma": _fma,
+    "floordiv": _floordiv, "rem": _rem, "pow": _int_pow, "min": _min, "max": _max, "fma": _fma,
     "copysign": np.copysign, "nextafter": np.nextafter, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,

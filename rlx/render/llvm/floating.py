@@ -1,7 +1,7 @@
 """Floating-point primitives on ``float`` and ``double`` registers, and the two 16-bit formats around them.
 
 Arithmetic is strict IEEE: no flag is set but ``contract``, ``reassoc`` where a reduction asks
-for it, and ``nsz`` on minimum and maximum.
+for it, and ``nsz`` there on minimum and maximum.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def _neg(b: Builder, d: DType, x: str, flags: str = "") -> str:
 
 def _extreme(name: str) -> Rule:
     def rule(b: Builder, d: DType, x: str, y: str, flags: str = "") -> str:
-        # nsz: which of two zeros of different sign wins is open, as in NumPy; it saves a blend.
-        return b.intrinsic(name, register_type(d), x, y, flags="nsz ")
+        # -0 comes before 0, whatever the back end does with the operands' order. As a step of a reordered reduction
+        # which zero wins is open (nsz): that saves a blend on its critical path.
+        return b.intrinsic(name, register_type(d), x, y, flags="nsz " if flags else "")
 
     return rule
 

@@ -20,7 +20,7 @@ do.8:
   %t19 = load float, ptr %a.18, align 4, !llvm.access.group !0
   %t20 = call float @llvm.fma.f32(float %t17, float 0x3FE0000000000000, float %t19)
   %t21 = call float @rlx.exp.f32(float %t20)
-  %t22 = call nsz float @llvm.maximum.f32(float %t21, float 0x3FF0000000000000)
+  %t22 = call float @llvm.maximum.f32(float %t21, float 0x3FF0000000000000)
   %a.23 = getelementptr inbounds float, ptr %y.6, i64 %t15
   store float %t22, ptr %a.23, align 4, !llvm.access.group !0
   br label %next.9
