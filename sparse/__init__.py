@@ -7,6 +7,8 @@
 ([1.0, 1.0], 'converged')
 """
 
+from rlx.sparse.amg import Multigrid as Multigrid
+from rlx.sparse.amg import smoothed_aggregation as smoothed_aggregation
 from rlx.sparse.assemble import block_array as block_array
 from rlx.sparse.assemble import block_diag as block_diag
 from rlx.sparse.assemble import bmat as bmat
@@ -35,12 +37,17 @@ from rlx.sparse.formats import BSR as BSR
 from rlx.sparse.formats import COO as COO
 from rlx.sparse.formats import CSC as CSC
 from rlx.sparse.gmres import gmres as gmres
+from rlx.sparse.incomplete import Incomplete as Incomplete
+from rlx.sparse.incomplete import ic0 as ic0
+from rlx.sparse.incomplete import ilu0 as ilu0
 from rlx.sparse.lsqr import lsmr as lsmr
 from rlx.sparse.lsqr import lsqr as lsqr
 from rlx.sparse.minres import minres as minres
 from rlx.sparse.mtx import read_mtx as read_mtx
 from rlx.sparse.mtx import write_mtx as write_mtx
+from rlx.sparse.precond import BlockJacobi as BlockJacobi
 from rlx.sparse.precond import Jacobi as Jacobi
+from rlx.sparse.precond import block_jacobi as block_jacobi
 from rlx.sparse.precond import jacobi as jacobi
 from rlx.sparse.products import bsr_matvec as bsr_matvec
 from rlx.sparse.products import csr_matvec as csr_matvec

@@ -28,7 +28,9 @@ from rlx.core.files import replacing
 from rlx.sparse.mtxscan import SYMMETRIES, Header, Source, body_lines, read_header, survey
 
 _INTEGER = re.compile(rb"[+-]?\d+")
-_FLOAT = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_FLOAT = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([dDeE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+#: Fortran writes the exponent of a double with a D.
+_FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
 
 
 class Coordinates(NamedTuple):
@@ -51,7 +53,7 @@ def read_mtx(path: str | os.PathLike[str]) -> Coordinates:
     """Read a Matrix Market file, plain or compressed with gzip or bzip2.
 
     All fields (real, integer, unsigned-integer, complex, pattern), symmetries and both formats are read; of
-    a dense ``array`` file the nonzero entries are returned. NaN and infinities are kept: a solver decides
+    a dense ``array`` file the nonzero entries are returned. Exponents may be Fortran's (``1.0D+05``). NaN and infinities are kept: a solver decides
     about those. ``shape`` is what the file says, however few entries it has.
 
     >>> import pathlib, tempfile
@@ -128,7 +130,7 @@ def _parse_plain(source: Source, header: Header) -> NDArray[Any] | None:
 def _parse(source: Source, header: Header) -> NDArray[Any]:
     if not header.stored:
         return np.empty(0, dtype=header.dtype)
-    lines = (line.decode("latin-1") for _, line in body_lines(source, header))
+    lines = (_FORTRAN.sub(b"e", line).decode("latin-1") for _, line in body_lines(source, header))
     try:
         body = np.loadtxt(lines, dtype=header.dtype, comments=None, ndmin=1, max_rows=header.stored)
     except ValueError as e:

@@ -121,6 +121,13 @@ def test_both_parsers_agree(mtx, case, monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
+def test_fortran_exponents_are_read(mtx):
+    path = mtx("coordinate complex general", "2 2 2\n1 1 1.5D+02 -1d-1\n2 2 .5d3 2.D0\n")
+    np.testing.assert_array_equal(read_mtx(path).values, [150 - 0.1j, 500 + 2j])
+    path = mtx("array real general", "2 1\n1d3\n-1.25D-2\n")
+    np.testing.assert_array_equal(read_mtx(path).values, [1000.0, -0.0125])
+
+
 def test_plain_files_take_the_fast_parser(mtx, monkeypatch):
     monkeypatch.setattr(reader, "_parse", lambda *_: pytest.fail("the strict parser ran"))
     for case in ("real", "symmetric", "skew", "hermitian", "pattern", "integer", "no last newline"):
@@ -183,7 +190,9 @@ BAD = {  # banner words, body, part of the message, line (0: the whole file)
     "tail on a value": (R, "2 2 1\n1 1 1.5abc\n", "'1.5abc' is not a number", 3),
     "two points": (R, "2 2 1\n1 1 1.5.3\n", "is not a number", 3),
     "hexadecimal": (R, "2 2 1\n1 1 0x10\n", "is not a number", 3),
-    "Fortran exponent": (R, "2 2 1\n1 1 1.0D+05\n", "is not a number", 3),
+    "Fortran exponent without digits": (R, "2 2 1\n1 1 1.0D+\n", "is not a number", 3),
+    "Fortran exponent twice": (R, "2 2 1\n1 1 1D1D1\n", "is not a number", 3),
+    "Fortran exponent of an index": (R, "2 2 1\n1d0 1 1\n", "'1d0' is not an integer", 3),
     "underscore": (R, "2 2 1\n1 1 1_0\n", "is not a number", 3),
     "NUL byte": (R, "2 2 1\n1 1 1\x00\n", "is not a number", 3),
     "comment in the body": (R, "2 2 1\n% hi\n1 1 1\n", "2 numbers where an entry has 3", 3),
