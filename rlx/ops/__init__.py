@@ -19,6 +19,7 @@ from rlx.ops import (
     movement,
     numeric,
     padding,
+    polygamma,
     polynomials,
     reduce,
     searching,
@@ -34,6 +35,6 @@ from rlx.ops import aliases  # isort: skip  (names of what the others define)
 
 __all__ = [
     "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "fft",
-    "grids", "index", "io", "joining", "linear", "manipulate", "movement", "numeric", "padding", "polynomials",
-    "reduce", "searching", "sets", "statistics", "text", "threefry", "window", "within",
+    "grids", "index", "io", "joining", "linear", "manipulate", "movement", "numeric", "padding", "polygamma",
+    "polynomials", "reduce", "searching", "sets", "statistics", "text", "threefry", "window", "within",
 ]

@@ -299,7 +299,7 @@ def _lgamma_ref(x: Any) -> Any:
 lgamma = elementwise("lgamma", "lgamma", _lgamma_ref, lambda o, x: (FUNCTIONS["digamma"](x),), floats=True,
                      domain="positive", doc="``log|gamma(x)|``.")
 digamma = elementwise("digamma", "digamma", _special("digamma"),
-                      NotDifferentiable("trigamma is not among the primitives"), floats=True, domain="positive",
+                      lambda o, x: (FUNCTIONS["polygamma"](1, x),), floats=True, domain="positive",
                       doc="The derivative of ``lgamma``.")
 
 # Comparison and logic
