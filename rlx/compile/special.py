@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from rlx.compile import radix
+from rlx.compile import radix, running
 from rlx.compile.emit import Emitter, Index
 from rlx.compile.fuse import Sizes, sizes
 from rlx.compile.index import Indexer
@@ -166,8 +166,13 @@ class Special:
     # Running scans
 
     def scan(self) -> list[Made]:
-        """One pass along the axis for each line: ``acc = combine(acc, x[i]); out[i] = acc``."""
+        """One pass along the axis for each line: ``acc = combine(acc, x[i]); out[i] = acc``.
+
+        Few long lines go in pieces.
+        """
         n, x, out = self.node, self.node.args[0], self.node.outs[0]
+        if running.pays(n):
+            return running.Running(n, self.again).build()
         axis, kind, shape = n.attr("axis"), n.attr("kind"), sizes(self.node.args[0])
         em, ix = self.em, self.ix
         others = tuple(d for a, d in enumerate(shape) if a != axis)
@@ -256,7 +261,7 @@ class Special:
     # Sorts
 
     def sort(self) -> list[Made]:
-        """Long lines by their bytes; short ones by a stable bottom-up merge sort, NaN last, payloads moved with the keys.
+        """Long lines by their bytes; short ones by a merge sort: stable, NaN last, payloads moved with the keys.
 
         Runs of width 1, 2, 4, ... are merged between output and a scratch buffer; the last merge ends in the output.
         """
