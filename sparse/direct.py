@@ -26,8 +26,9 @@ from rlx.sparse.report import CONVERGED, NONFINITE, STAGNATED, SolverInfo, Trace
 REFINE = 5
 #: Steps allowed where pivots were replaced: the factors then have half of the digits, or less.
 REFINE_REPLACED = 20
-#: A solution whose backward error is above so many units of rounding is refused.
-LIMIT = 1e4
+#: A solution with a backward error above the larger of these (units of rounding, share of its root) is refused.
+#: Replaced pivots of a singular matrix leave errors from about a hundredth of that root.
+LIMITS = (64.0, 1e-3)
 _TRANS = {0: PLAIN, 1: TRANSPOSED, 2: ADJOINT, "N": PLAIN, "T": TRANSPOSED, "H": ADJOINT, "C": ADJOINT}
 
 
@@ -105,9 +106,9 @@ class Factor:
         b (n,) or (n, k). The solution is refined with A itself until its backward error (the largest
         ``|b - A x|_i / (|A| |x| + |b|)_i``) is at rounding, in at most ``refine`` steps (5; more where pivots were
         replaced). ``errors`` is the contract of :mod:`rlx.linalg`: ``"raise"`` LinAlgError if the backward error stays
-        above 1e4 units of rounding; ``"nan"`` for NaN in that column; ``"info"`` for ``(x, info)`` with info the report
-        of the iterative solvers, its residual being the backward error. Inside a traced function ``"raise"`` is
-        ``"nan"`` (and info a :class:`TracedInfo`).
+        above 1.5e-11 (7.6e-6 in single precision); ``"nan"`` for NaN in that column; ``"info"`` for ``(x, info)`` with
+        the report of the iterative solvers, its residual being the backward error. Inside a traced function
+        ``"raise"`` is ``"nan"`` (and info a :class:`TracedInfo`).
         """
         if trans not in _TRANS:
             raise ValueIssue(f"solve() with trans={trans!r}", why="it is 0, 1, 2, 'N', 'T' or 'H'",
@@ -116,6 +117,8 @@ class Factor:
             bad_mode(errors)
         steps = self._steps() if refine is None else int(refine)
         y, restore = self._right_side(b)
+        if 0 in y.shape:
+            return (restore(y), _info(np.zeros(0, self.dtype.real.numpy), 0)) if errors == INFO else restore(y)
         traced = y.is_traced or self.A.data.is_traced or self._panels.is_traced
         program = self.plan.program(("solve", self.device, _TRANS[trans], steps, errors == NAN or traced),
                                     lambda: _solver(self.plan, self.device, _TRANS[trans], steps,
@@ -171,7 +174,7 @@ class Factor:
 
     def _refuse(self, error: np.ndarray[Any, Any]) -> None:
         """Raise if a right-hand side has no solution of small backward error."""
-        limit = LIMIT * _eps(self.dtype)
+        limit = _limit(self.dtype)
         bad = np.nonzero(~(error <= limit))[0]
         if not len(bad):
             return
@@ -236,6 +239,7 @@ def cholesky(A: Any, *, plan: Plan | None = None, errors: str = RAISE, device: s
     m = as_csr(A, device)
     plan = _planned(m, plan, CHOLESKY)
     if not m.data.is_traced and errors == RAISE:
+        check_finite(np.abs(np.asarray(m.data)), *_entries(m))
         _check_symmetric(m)
     return _factor(m, plan, errors)
 
@@ -269,6 +273,8 @@ def _factor(m: CSR, plan: Plan, errors: str) -> Factor:
     """Run the factorization, and look at what became of its pivots."""
     if errors not in (RAISE, NAN, INFO):
         bad_mode(errors)
+    if not m.shape[0]:
+        return Factor(plan, m, m.data, rlx.zeros((2,), dtype=dt.int32, device=m.device))
     program = plan.program(("factor", m.device), lambda: _factorizer(plan, m.device))
     traced = m.data.is_traced
     panels, info = (program._f if traced else program)(m.data)
@@ -289,9 +295,10 @@ def _accept(f: Factor) -> None:
         raise LinAlgError("the matrix is not positive definite", why=f"the pivot of row {row} is not positive (it was "
                           f"number {first} in the order of elimination)",
                           do="check its sign and symmetry, add a multiple of the identity, or use rlx.sparse.lu")
-    probe = np.random.default_rng(0).choice([-1.0, 1.0], f.shape[0])
+    # A singular matrix has no solution for a right-hand side of no structure, whatever refinement tries.
+    probe = np.random.default_rng(0).standard_normal(f.shape[0])
     _, info = f.solve(probe, errors=INFO)
-    if not info.residual <= LIMIT * _eps(f.dtype):
+    if not info.residual <= _limit(f.dtype):
         raise LinAlgError("the matrix is singular to working precision", why=f"the pivot of column {row} vanishes, and "
                           f"refinement leaves a backward error of {info.residual:.2g}",
                           do="use rlx.linalg.lstsq, or errors='info'; if the values changed much since the analysis, "
@@ -319,6 +326,12 @@ def _entries(m: CSR) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 def _eps(dtype: dt.DType) -> float:
     return float(np.finfo(dtype.real.numpy).eps)
+
+
+def _limit(dtype: dt.DType) -> float:
+    """The largest backward error of a solution that is given."""
+    eps = _eps(dtype)
+    return max(LIMITS[0] * eps, LIMITS[1] * eps ** 0.5)
 
 
 # Programs: one for a plan, device and choice, kept with the plan
@@ -353,17 +366,17 @@ def _solver(plan: Plan, device: str, trans: int, refine: int, nan: bool) -> Any:
         x, error, steps = direct_solve(values, panels, b, indices, indptr, t["orders"], cast(t["scales"],
                                        values.dtype.real), t["nodes"], t["members"], t["batches"], t["bounds"], **attrs)
         if nan:
-            fine = error <= LIMIT * _eps(values.dtype)
+            fine = error <= _limit(values.dtype)
             x = rlx.where(fine.reshape((-1, 1)), x, float("nan"))
         return x, error, steps
     return jit(run)
 
 
-def _info(error: Array, steps: Array) -> SolverInfo:
-    worst, k = float(np.asarray(error).max(initial=0.0)), int(steps)
-    reason = "nonfinite" if not np.isfinite(worst) else "converged" if worst <= TARGET * _eps(error.dtype) else \
-        "stagnated"
-    return SolverInfo(reason, k, k + 1, worst, TARGET * _eps(error.dtype), np.array([worst]))
+def _info(error: Any, steps: Any) -> SolverInfo:
+    errors, k = np.asarray(error), int(steps)
+    worst, target = float(errors.max(initial=0.0)), TARGET * float(np.finfo(errors.dtype).eps)
+    reason = "nonfinite" if not np.isfinite(worst) else "converged" if worst <= target else "stagnated"
+    return SolverInfo(reason, k, k + 1, worst, target, np.array([worst]))
 
 
 def _traced_info(error: Array, steps: Array) -> TracedInfo:

@@ -94,10 +94,12 @@ def _eliminate(state: Any, ids: Array, size: int, nodes: Array, into: Array, tin
     stored = rlx.where(i < w, panel + i * f + j, rlx.where(j < w, low, out.shape[0])) if kind == LU else \
         rlx.where(i < w, panel + i * f + j, out.shape[0])
     out = scatter(out, front, (rlx.where(inside, stored, out.shape[0]),), "set")
+    if not into.shape[0]:  # every front is a root
+        return pool, out, info
     up = gather(nodes, rlx.where(parent >= 0, parent, nodes.shape[0] - 1), mode="promise")
     base_p, size_p = up[..., BASE], up[..., SIZE]
-    ri = gather(into, rlx.clip(above + i - w, 0, max(into.shape[0] - 1, 0)), mode="promise")
-    rj = gather(into, rlx.clip(above + j - w, 0, max(into.shape[0] - 1, 0)), mode="promise")
+    ri = gather(into, rlx.clip(above + i - w, 0, into.shape[0] - 1), mode="promise")
+    rj = gather(into, rlx.clip(above + j - w, 0, into.shape[0] - 1), mode="promise")
     passed = rlx.logical_and(rlx.logical_and(inside, parent >= 0), rlx.logical_and(i >= w, j >= w))
     pool = scatter(pool, front, (rlx.where(passed, base_p + ri * size_p + rj, pool.shape[0]),), "add")
     return pool, out, info
@@ -121,8 +123,9 @@ def _pivots(front: Array, info: Array, first: Array, w: Array, tiny: Array, kind
             row = rlx.where(rlx.equal(j, k), root, row)
             left = rlx.conj(row).transpose(0, 2, 1)
         else:
-            bad = rlx.logical_and(live, rlx.abs(pivot) < tiny)
-            pivot = rlx.where(bad, _signed(pivot, tiny), pivot)
+            # NaN counts as bad, and stays.
+            bad = rlx.logical_and(live, rlx.logical_not(rlx.abs(pivot) >= tiny))
+            pivot = rlx.where(rlx.logical_and(live, rlx.abs(pivot) < tiny), _signed(pivot, tiny), pivot)
             row = rlx.where(rlx.equal(j, k), pivot, row)
             col = gather(x.transpose(2, 0, 1), k, mode="promise").reshape((-1, size, 1))
             left = col / rlx.where(live, pivot, 1)

@@ -36,8 +36,9 @@ def _one(entries: Any, tiny: Any, nodes: Any, into: Any, place: Any, panels: int
         w, size, panel = node[WIDTH], node[SIZE], node[PANEL]
         for k in range(w):
             if kind == LU:
-                if abs(f[k, k]) < tiny:
+                if not abs(f[k, k]) >= tiny:
                     bad.append(node[FIRST] + k + 1)
+                if abs(f[k, k]) < tiny:
                     f[k, k] = tiny * (f[k, k] / abs(f[k, k]) if f[k, k] else 1)
                 f[k + 1:, k] /= f[k, k]
                 f[k + 1:, k + 1:] -= np.outer(f[k + 1:, k], f[k, k + 1:])

@@ -50,9 +50,11 @@ class Fronts:
     def flops(self) -> int:
         """Floating operations of an LU factorization, zeros included."""
         w, f = self.widths.astype(float), self.sizes.astype(float)
-        # sum over k < w of (f - k) + 2 (f - k)^2
-        square = ((f ** 3 - (f - w) ** 3) / 3 + (f ** 2 - (f - w) ** 2) / 2)
-        return int(np.sum(2 * square))
+        # Column k of a front divides and updates m = f - 1 - k rows: m + 2 m^2.
+        line = lambda x: x * (x - 1) / 2
+        square = lambda x: x * (x - 1) * (2 * x - 1) / 6
+        rest = f - w
+        return int(np.sum(line(f) - line(rest) + 2 * (square(f) - square(rest))))
 
 
 def fronts(indptr: Ints, indices: Ints, order: Ints) -> Fronts:

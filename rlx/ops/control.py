@@ -257,6 +257,12 @@ def _(ct: Array, out: Array, x: Array) -> tuple[None]:
     return (None,)
 
 
+@stop_gradient.batch
+def _(axes: tuple[int | None], size: int, x: Array) -> tuple[Array, int | None]:
+    """A batch of constants: the decomposition would forget that they are."""
+    return stop_gradient(x), axes[0]
+
+
 @stop_gradient.samples
 def _() -> list[Sample]:
     import numpy as np

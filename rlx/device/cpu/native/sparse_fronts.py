@@ -229,9 +229,11 @@ class _Front:
             used = e.call(f"llvm.sqrt.f{w.bytes * 8}", [(w.t, x)], w.t)
         else:
             size = e.call(f"llvm.fabs.f{w.bytes * 8}", [(w.t, x)], w.t)
-            wrong = e.let(f"fcmp olt {w.t} {size}, {self.tiny}")
+            # NaN counts as wrong, and stays.
+            wrong = e.let(f"fcmp ult {w.t} {size}, {self.tiny}")
+            small = e.let(f"fcmp olt {w.t} {size}, {self.tiny}")
             signed = e.call(f"llvm.copysign.f{w.bytes * 8}", [(w.t, self.tiny), (w.t, x)], w.t)
-            used = e.let(f"select i1 {wrong}, {w.t} {signed}, {w.t} {x}")
+            used = e.let(f"select i1 {small}, {w.t} {signed}, {w.t} {x}")
         with e.when(wrong):
             number = w.op("add", w.op("add", self.first, k), 1)
             before = w.get(self.first_bad)
