@@ -89,26 +89,52 @@ def need_numbers(graph: Graph, device: Device, inputs: Sequence[Storage], outs: 
         if _has_nan(x):
             raise ValueIssue(f"argument {i} of the program ({v.type}) holds {_count(x)}", where=v.node.where.short,
                              why="a result is NaN, and the argument was already bad", do="find out where it comes from")
-    n, args = _first(graph, given)
+    n, args, inside = _first(graph, given)
     ranges = ", ".join(_range(a) for a in args) or "nothing"
-    raise ValueIssue(f"{n.op} ({', '.join(map(str, n.types))}) is the first to give NaN", where=n.where.short,
+    raise ValueIssue(f"{n.op} ({', '.join(map(str, n.types))}) is the first to give NaN{inside}", where=n.where.short,
                      why=f"its arguments have none: {ranges}", do="guard the argument, for example with rlx.where")
 
 
-def _first(graph: Graph, given: list[np.ndarray]) -> tuple[Node, list[np.ndarray]]:
-    """The first node of the graph, in order of evaluation, with a NaN; and its arguments."""
-    from rlx.device.python.device import evaluate
+def _first(graph: Graph, given: Sequence[np.ndarray]) -> tuple[Node, list[np.ndarray], str]:
+    """The first node, in order of evaluation, with a NaN; its arguments; and in which iterations of which loops."""
     with graph_scope():
         from rlx.compile.legalize import legalize
         legal, _ = legalize(graph, devices.find(ORACLE))
         nodes = [n for n in legal.nodes() if n.op != "input"]
         values = [*legal.inputs, *[v for n in nodes for v in n.outs]]
-    with np.errstate(all="ignore"):
-        known = dict(zip(values, evaluate(Graph(legal.inputs, tuple(values), "nan"), list(given)), strict=True))
+    known = dict(zip(values, _run(Graph(legal.inputs, tuple(values), "nan"), given), strict=True))
     for n in nodes:
-        if any(_has_nan(np.asarray(known[v])) for v in n.outs):
-            return n, [np.asarray(known[a]) for a in n.args]
-    return nodes[-1], []
+        if any(_has_nan(known[v]) for v in n.outs):
+            args = [known[a] for a in n.args]
+            return _inside(n, args) or (n, args, "")
+    return nodes[-1], [], ""
+
+
+def _run(graph: Graph, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+    from rlx.device.python.device import evaluate
+    with np.errstate(all="ignore"):
+        return [np.asarray(x) for x in evaluate(graph, list(given))]
+
+
+def _inside(n: Node, args: list[np.ndarray]) -> tuple[Node, list[np.ndarray], str] | None:
+    """The node in a loop or a branch that gives its NaN, found by running it step by step."""
+    if n.op == "cond":
+        branch = n.graphs[int(args[0])]
+        return _first(branch, args[1:])
+    if n.op not in ("loop", "while"):
+        return None
+    lead = 1 if n.op == "loop" else 0
+    carry, body = n.attr("carry"), n.graphs[-1]
+    state, rest = args[lead:lead + carry], args[lead + carry:]
+    step = 0
+    while step < int(args[0]) if lead else bool(_run(n.graphs[0], [*state, *rest])[0]):
+        operands = [*([np.asarray(step, np.int64)] if lead else []), *state, *rest]
+        state = _run(body, operands)
+        if any(map(_has_nan, state)):
+            found, its, deeper = _first(body, operands)
+            return found, its, f"{deeper}, in iteration {step} of the {n.op} at {n.where.short}"
+        step += 1
+    return None
 
 
 def _host(s: Storage, v: Value, device: Device) -> np.ndarray:

@@ -49,6 +49,35 @@ def test_the_first_nan_is_named(target):
     assert np.isnan(f(rlx.asarray([-1.0])).item())
 
 
+def _roots(x):
+    return rlx.fori_loop(0, 6, lambda i, c: rlx.sqrt(c - 1.0), x)
+
+
+def _nested(x):
+    def inner(j, d):
+        return rlx.log(d)
+    return rlx.while_loop(lambda c: c.sum() > -1e6, lambda c: rlx.fori_loop(0, 2, inner, c), x)
+
+
+def _branched(x):
+    return rlx.cond(x.sum() > 0, lambda x: rlx.log(-x) + 1, lambda x: x, x)
+
+
+def _backward(x):
+    # inf * 0: the square root's slope at 0, times the slope of the square.
+    return rlx.grad(lambda x: rlx.fori_loop(0, 3, lambda i, c: rlx.sqrt(c * c), x).sum())(x)
+
+
+@pytest.mark.parametrize("f, start, op, inside", [
+    (_roots, 100.0, "sqrt", "in iteration 4 of the loop at "), (_nested, 20.0, "log", "in iteration 0 of the loop at "),
+    (_nested, 20.0, "log", "in iteration 2 of the while at "), (_branched, 0.5, "log", "NaN"),
+    (_backward, 0.0, "mul|div", "in iteration 0 of the loop at "),
+])
+def test_the_first_nan_in_a_loop_is_named(f, start, op, inside):
+    with rlx.flags(check="nan"), pytest.raises(ValueIssue, match=f"({op}) .* is the first.*{inside}"):
+        rlx.eval(rlx.jit(f)(np.array([start])))
+
+
 def test_graph_page(tmp_path, capsys):
     out = tmp_path / "g.html"
     loop = "rlx.fori_loop(0, 3, lambda i, c: rlx.tanh(c @ w), x)"
