@@ -1,10 +1,10 @@
-# make demo | test | check | bench | clean. Everything runs in .venv, which the first target makes.
+# make demo | test | check | suites | bench | clean. Everything runs in .venv, which the first target makes.
 # PYTHON=python3.12 chooses the interpreter; any from 3.11 on will do.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench clean venv ruff types floors
+.PHONY: demo test check suites bench clean venv ruff types floors
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -50,6 +50,10 @@ $(FOUND)/.built: $(SOURCES) $(READY)
 floors: $(READY)
 	$(PY) tests/house/import_time.py
 	$(PY) -m pytest -q -p no:cacheprovider tests/house
+
+# Other projects' tests against rlx (tens of minutes); docs/numpy.md records the results.
+suites: $(READY)
+	$(PY) tests/external/suites.py
 
 bench: $(READY)
 	$(PY) -m rlx bench

@@ -322,7 +322,7 @@ def spacing(x: Any, /) -> Array:
 
 @public
 def real_if_close(x: Any, /, tol: float = 100.0) -> Array:
-    """The real part, if all imaginary parts (they are looked at) are within ``tol`` of 0; above 1 it counts epsilons."""
+    """The real part, if all imaginary parts (they are looked at) are within ``tol`` of 0 (above 1: epsilons)."""
     a = as_array(x)
     if not a.dtype.is_complex:
         return a
