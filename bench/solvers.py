@@ -66,6 +66,41 @@ def solve_case(name: str, A: rlx.sparse.CSR, rtol: float = 1e-8) -> Case:
                 goal="5x scipy")
 
 
+def amg_case(n: int, rtol: float = 1e-8) -> Case:
+    """Conjugate gradients with a multigrid preconditioner, hierarchies made before; the answers are checked."""
+    import pyamg
+    m, host = poisson(n), np.random.default_rng(0).standard_normal(n * n)
+    A, b = rlx.sparse.CSR.from_scipy(m), rlx.asarray(host)
+    M, ml = rlx.sparse.smoothed_aggregation(A), pyamg.smoothed_aggregation_solver(m)
+    single = rlx.sparse.smoothed_aggregation(A, dtype="float32")
+    runs = {"rlx": lambda: rlx.sparse.cg(A, b, rtol=rtol, M=M)[0],
+            "rlx, cycle in f32": lambda: rlx.sparse.cg(A, b, rtol=rtol, M=single)[0],
+            "pyamg": lambda: ml.solve(host, tol=rtol, accel="cg")}
+    for name, run in runs.items():
+        left = np.linalg.norm(host - m @ np.asarray(run())) / np.linalg.norm(host)
+        assert left <= rtol * 1.01, f"{name} left {left}"
+    return Case(f"AMG-CG to {rtol:g}, Poisson {n}x{n}", runs, rtol=1e-4, goal="faster than pyamg",
+                compare=lambda x, y: None)
+
+
+def amg_setup_case(n: int) -> Case:
+    """The hierarchies themselves."""
+    import pyamg
+    m = poisson(n)
+    A = rlx.sparse.CSR.from_scipy(m)
+    runs = {"rlx": lambda: rlx.sparse.smoothed_aggregation(A), "pyamg": lambda: pyamg.smoothed_aggregation_solver(m)}
+    return Case(f"AMG setup, Poisson {n}x{n}", runs, goal="as pyamg", compare=lambda x, y: None)
+
+
+def method_case(name: str, m: Any, rtol: float = 1e-8) -> Case:
+    """A whole solve by another method, as a user calls it."""
+    A, host = rlx.sparse.CSR.from_scipy(m), np.random.default_rng(0).standard_normal(m.shape[0])
+    b, ours, theirs = rlx.asarray(host), getattr(rlx.sparse, name), getattr(scipy.sparse.linalg, name)
+    iterations = ours(A, b, rtol=rtol)[1].iterations
+    runs = {"rlx": lambda: ours(A, b, rtol=rtol)[0], "scipy": lambda: theirs(m, host, rtol=rtol)[0]}
+    return Case(f"{name} to {rtol:g}, n = {m.shape[0]}, {iterations} iterations", runs, rtol=1e-2, goal="above scipy")
+
+
 def main(command: str, seconds: float = 6.0) -> Report:
     """All rows; ``RLX_BENCH_MATRICES`` names further Matrix Market files, separated by the path separator."""
     report = new_report("Sparse solvers", command)
@@ -76,6 +111,11 @@ def main(command: str, seconds: float = 6.0) -> Report:
     report.add(solve_case("Poisson 71x71", rlx.sparse.CSR.from_scipy(poisson(71))), seconds / 2)
     for name in filter(None, os.environ.get("RLX_BENCH_MATRICES", "").split(os.pathsep)):
         report.add(solve_case(Path(name).name, rlx.sparse.CSR.from_mtx(name)), seconds / 2)
+    upwind = (poisson(71) + scipy.sparse.diags([0.3, -0.3], [1, -1], shape=(5041, 5041))).tocsr()
+    for method, m in (("bicgstab", upwind), ("gmres", upwind), ("minres", poisson(71))):
+        report.add(method_case(method, m), seconds / 2)
+    report.add(amg_setup_case(1000), seconds)
+    report.add(amg_case(1000), seconds)
     report.add(spmv_case("A @ x, Poisson 1000x1000, f64", big), seconds / 2)
     return report
 

@@ -156,7 +156,8 @@ def reduce(a: CSR, kind: str, axis: int | None) -> Array:
     rows = segment_reduce(m.data, m.indptr, kind)
     full = m.indptr[1:] - m.indptr[:-1] == m.shape[1]
     rows = where(full, rows, (maximum if kind == "max" else minimum)(rows, 0))
-    return rows if axis is not None else (rows.max() if kind == "max" else rows.min())
+    out: Array = rows if axis is not None else (rows.max() if kind == "max" else rows.min())
+    return out
 
 
 OPERATIONS.update(add=add, multiply=multiply, matmul=matmul, select=select, reduce=reduce)

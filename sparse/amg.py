@@ -62,7 +62,8 @@ class Multigrid:
         g = self.levels[k]
         x = g.smooth * r
         x = x + g.up @ self._cycle(k + 1, g.down @ (r - apply(g.A, x)))
-        return x + g.smooth * (r - apply(g.A, x))
+        out: Array = x + g.smooth * (r - apply(g.A, x))
+        return out
 
     def __repr__(self) -> str:
         sizes = " > ".join(str(int(n)) for n in (*[g.smooth.shape[0] for g in self.levels], self.coarse.shape[0]))

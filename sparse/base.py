@@ -198,6 +198,6 @@ class SparseMatrix(ABC):
 
 def _sparse(symbol: str, x: Any) -> Any:
     if not hasattr(x, "tocsr"):
-        raise ValueIssue(f"a sparse matrix {symbol} {type(x).__name__}", why="every element of the result would be stored",
-                         do="add a sparse matrix, or use .todense()")
+        raise ValueIssue(f"a sparse matrix {symbol} {type(x).__name__}",
+                         why="every element of the result would be stored", do="add a sparse matrix, or use .todense()")
     return x

@@ -13,7 +13,7 @@ from rlx.array.tree import register_pytree
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.ops.creation import asarray, zeros
-from rlx.ops.elementwise import astype, conj
+from rlx.ops.elementwise import astype
 from rlx.ops.index import gather, scatter
 from rlx.ops.linear import segment_of, segment_reduce
 from rlx.sparse import pattern
@@ -258,7 +258,8 @@ def length_of(data: Any) -> int:
     """How many values these are; they must be a list."""
     shape = data.shape if hasattr(data, "shape") else np.shape(data)
     if len(shape) != 1:
-        raise ShapeError(f"sparse data of shape {tuple(shape)}", why="entries are a list of values", do="flatten the data")
+        raise ShapeError(f"sparse data of shape {tuple(shape)}", why="entries are a list of values",
+                         do="flatten the data")
     return int(shape[0])
 
 

@@ -25,7 +25,8 @@ from rlx.core.errors import ValueIssue
 from rlx.ops.control import while_loop
 from rlx.ops.creation import asarray, full
 from rlx.ops.elementwise import abs as magnitude
-from rlx.ops.elementwise import astype, clip, conj, exp2, isfinite, log2, maximum, real, round, sqrt, where
+from rlx.ops.elementwise import astype, clip, conj, exp2, isfinite, log2, maximum, real, sqrt, where
+from rlx.ops.elementwise import round as nearest
 from rlx.ops.index import scatter
 from rlx.ops.reduce import all as every
 from rlx.ops.reduce import max as largest
@@ -186,7 +187,7 @@ def _scale(m: Array) -> Array:
     bits = m.dtype.bits
     exponent = log2(where((m > 0) & isfinite(m), m, 1))
     far = (exponent > SCALED[bits]) | (exponent < -SCALED[bits])
-    return exp2(where(far, clip(round(exponent), -STEEPEST[bits], STEEPEST[bits]), 0))
+    return exp2(where(far, clip(nearest(exponent), -STEEPEST[bits], STEEPEST[bits]), 0))
 
 
 def _scaled(A: Any, b: Array, x: Array | None) -> tuple[Array, Array, Array]:
@@ -326,7 +327,7 @@ def solve_square(method: Method, A: Any, b: Any, x0: Any, rtol: Any, atol: Any, 
 
 def is_traced(*given: Any) -> bool:
     """Whether any array among these is traced, or a function may use one."""
-    leaves, structure = flatten(given)
+    leaves = flatten(given)[0]
     functions = level() > 0 and any(isinstance(g, Function) for g in given)
     return functions or any(isinstance(x, Array) and x.is_traced for x in leaves)
 

@@ -47,7 +47,7 @@ class Incomplete:
     """
 
     forward: Triangular
-    backward: Triangular
+    backward: Triangular | ScaledFirst
     values: Array
     plan: Pattern = field(metadata={"static": True})
     hermitian: bool = field(metadata={"static": True})
@@ -102,8 +102,8 @@ def ilu0(A: Any, *, shift: float = 0.0, device: str | None = None) -> Incomplete
 def ic0(A: Any, *, shift: float = 0.0, device: str | None = None) -> Incomplete:
     """The incomplete Cholesky factorization of a Hermitian matrix on its own pattern, as a preconditioner.
 
-    ``L D L^H`` equals ``A + shift * diag(A)`` on A's pattern; only A's lower triangle is read. As :func:`ilu0`, with half
-    the work.
+    ``L D L^H`` equals ``A + shift * diag(A)`` on A's pattern; only A's lower triangle is read. As :func:`ilu0`, with
+    half the work.
 
     Raises ValueIssue where a pivot is not positive, which happens for positive definite matrices too that are not
     diagonally dominant: a shift of 1e-3 to 1e-1 helps (T. A. Manteuffel, Math. Comp. 34 (1980) 473).
@@ -129,10 +129,9 @@ def ic0(A: Any, *, shift: float = 0.0, device: str | None = None) -> Incomplete:
     _check_pivots("ic0", pivots, True)
     off = np.flatnonzero(cols < rows)
     inverse = reciprocal(pivots)
-    # L y = r, then D L^H x = y: x = D^-1 y - ...; the scale of y goes into the forward solve's result.
     forward = _solve(rows[off], cols[off], off, v, inverse * 0 + 1)
     backward = _solve(cols[off], rows[off], off, conj(v), inverse * 0 + 1)
-    return Incomplete(forward, _scaled_first(backward, inverse), v, p, True)
+    return Incomplete(forward, ScaledFirst(backward, inverse), v, p, True)
 
 
 @dataclass(frozen=True)
@@ -145,10 +144,6 @@ class ScaledFirst:
     def __call__(self, b: Array) -> Array:
         """The solution for ``scale * b``."""
         return self.solve(b * self.scale)
-
-
-def _scaled_first(solve: Triangular, scale: Array) -> Any:
-    return ScaledFirst(solve, scale)
 
 
 def _run(f: Any, data: Array) -> Array:
@@ -200,7 +195,7 @@ def _products(p: Pattern, lower: Index) -> tuple[Index, Index, Index]:
 
 
 def _symmetric_products(p: Pattern) -> tuple[Index, Index, Index, Index]:
-    """(start, left, right, pivot): the triples ``l_ik conj(l_jk) d_k`` of each entry (i, j), j <= i, of a lower pattern."""
+    """(start, left, right, pivot): the triples ``l_ik conj(l_jk) d_k`` of each entry (i, j) of a lower pattern."""
     rows, cols, n = p.rows, p.indices.astype(np.int64), np.int64(len(p.indptr) - 1)
     off = np.flatnonzero(cols < rows)
     order = off[np.argsort(cols[off], kind="stable")]  # by column, rows rising

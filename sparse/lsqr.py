@@ -64,7 +64,8 @@ def _norm(u: Tall) -> Array:
 
 
 def _unit(norm: Array) -> Array:
-    return where(norm == 0, 0, 1 / where(norm == 0, 1, norm))
+    out: Array = where(norm == 0, 0, 1 / where(norm == 0, 1, norm))
+    return out
 
 
 @dataclass(frozen=True)

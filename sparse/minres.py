@@ -87,7 +87,8 @@ class MinRes(Method):
         status = where(least & (norm > s.target), STAGNATED, RUNNING)
         status = where(bad, BREAKDOWN, where(isfinite(norm) & isfinite(square), status, NONFINITE))
         bad = bad | (least & (norm > s.target))
-        return State(where(bad, v.x, v.x + phi * w), where(bad, v.norm, norm), v.last, k, v.matvecs + 1, astype(status, dt.int32), remember(v, k, norm),
+        return State(where(bad, v.x, v.x + phi * w), where(bad, v.norm, norm), v.last, k, v.matvecs + 1,
+                     astype(status, dt.int32), remember(v, k, norm),
                      Carried(o.r2, r2, y, o.w2, w, r, o.beta, beta, dbar, epsilon, phibar, cs, sn, size))
 
 

@@ -53,8 +53,8 @@ def read_mtx(path: str | os.PathLike[str]) -> Coordinates:
     """Read a Matrix Market file, plain or compressed with gzip or bzip2.
 
     All fields (real, integer, unsigned-integer, complex, pattern), symmetries and both formats are read; of
-    a dense ``array`` file the nonzero entries are returned. Exponents may be Fortran's (``1.0D+05``). NaN and infinities are kept: a solver decides
-    about those. ``shape`` is what the file says, however few entries it has.
+    a dense ``array`` file the nonzero entries are returned. Exponents may be Fortran's (``1.0D+05``). NaN and
+    infinities are kept: a solver decides about those. ``shape`` is what the file says, however few entries it has.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "two.mtx")

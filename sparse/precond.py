@@ -114,7 +114,7 @@ def block_jacobi(A: Any, blocksize: int = 4, *, device: str | None = None) -> Bl
     if not inverses.is_traced:
         bad = np.flatnonzero(~np.isfinite(np.asarray(inverses)).all(axis=(1, 2)))
         if len(bad):
-            raise ValueIssue(f"the block Jacobi preconditioner of a matrix whose diagonal block {int(bad[0])} is singular",
+            raise ValueIssue(f"block_jacobi of a matrix whose diagonal block {int(bad[0])} is singular",
                              why=f"it holds rows {int(bad[0]) * size} to {min(int(bad[0] + 1) * size, n) - 1}",
                              do="choose another blocksize, reorder the matrix, or use another preconditioner")
     return BlockJacobi(inverses)

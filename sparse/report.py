@@ -50,8 +50,9 @@ class SolverInfo(int):
     """The ``info`` of a solver: an int as SciPy's, and more.
 
     As an int it is 0 when the solve converged, the number of iterations when it ran out of them or stagnated, and
-    negative after a breakdown or non-finite values. ``residual`` is the *true* final residual ``||b - A x||``,
-    computed anew from x; ``history[k]`` the solver's residual before iteration k.
+    negative after a breakdown or non-finite values. ``residual`` is the *true* final residual ``||b - A x||`` (of lsqr
+    and lsmr that of the normal equations), computed anew from x; ``history[k]`` the solver's residual before iteration
+    k; ``solver`` its name.
     """
 
     reason: str

@@ -157,8 +157,8 @@ def _placed(index: Index, device: str | None) -> Array:
     return as_array(np.ascontiguousarray(index, small), device=device)
 
 
-def eliminate(start: Index, left: Index, right: Index, middle: Index | None, divisor: Index, depends: tuple[Index, Index],
-              values: Array) -> Array:
+def eliminate(start: Index, left: Index, right: Index, middle: Index | None, divisor: Index,
+              depends: tuple[Index, Index], values: Array) -> Array:
     """Entries by elimination: ``v[e] = (a[e] - sum_t v[left[t]] * v[right[t]]) / v[divisor[e]]``.
 
     Terms of entry e are ``start[e] <= t < start[e+1]``. With ``middle`` a term is ``v[left] conj(v[right]) v[middle]``.

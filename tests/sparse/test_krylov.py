@@ -185,7 +185,7 @@ def test_gmres_stagnates_on_a_shift_and_solves_it_with_a_full_basis() -> None:
 def test_a_singular_matrix_is_never_called_solved(name: str) -> None:
     a = scipy.sparse.diags([1.0, 2.0, 3.0, 0.0]).tocsr()
     solve = rlx.sparse.cg if name == "cg" else SQUARE[name]
-    x, info = solve(a, np.ones(4), rtol=1e-10)
+    info = solve(a, np.ones(4), rtol=1e-10)[1]
     assert not info.converged and info != 0 and info.message
     assert info.reason in ("breakdown", "stagnated", "maxiter") or name == "cg"  # it grows x along the null space
 

@@ -118,7 +118,7 @@ def test_each_saves_iterations_and_the_answer_is_right() -> None:
     a = poisson(40)
     b = np.random.default_rng(0).standard_normal(1600)
     _, plain = rs.cg(a, b, rtol=1e-9)
-    kinds = {"block_jacobi": (rs.block_jacobi(a, 40), 0.8), "ic0": (rs.ic0(a), 0.45), "ilu0": (rs.ilu0(a), 0.45),
+    kinds = {"block_jacobi": (rs.block_jacobi(a, 40), 0.9), "ic0": (rs.ic0(a), 0.45), "ilu0": (rs.ilu0(a), 0.45),
              "amg": (rs.smoothed_aggregation(a, coarsest=50), 0.25)}
     for name, (M, share) in kinds.items():
         x, info = rs.cg(a, b, rtol=1e-9, M=M)
@@ -214,14 +214,14 @@ def test_the_derivative_of_a_preconditioned_solve_is_that_of_the_solution() -> N
 def test_bad_input() -> None:
     wide = sp.random(3, 4, 0.5)
     for make in (rs.ilu0, rs.ic0, rs.block_jacobi, rs.smoothed_aggregation):
-        with pytest.raises(ShapeError, match="square|shape"):
+        with pytest.raises(ShapeError, match="of a matrix of shape"):
             make(wide)
     hole = sp.csr_matrix(np.array([[1.0, 2.0], [3.0, 0.0]]))
     hole.eliminate_zeros()
     for make in (rs.ilu0, rs.ic0):
         with pytest.raises(ValueIssue, match="without an entry at 1"):
             make(hole)
-    with pytest.raises(ValueIssue, match="pivot of 0"):
+    with pytest.raises(ValueIssue, match=r"pivot of -?0 at row 1"):
         rs.ilu0([[1.0, 1.0], [1.0, 1.0]])
     with pytest.raises(ValueIssue, match="pivot of -3"):
         rs.ic0([[1.0, 2.0], [2.0, 1.0]])
