@@ -13,7 +13,7 @@ from bench.harness import table
 #: name -> module with ``main(command) -> Report``
 SUITES = {"solvers": "bench.solvers", "linalg": "bench.linalg", "compiling": "bench.compiling",
           "elementwise": "bench.elementwise", "mlp": "bench.mlp", "minilm": "bench.minilm",
-          "transforms": "bench.transforms"}
+          "transforms": "bench.transforms", "gemm": "bench.gemm"}
 #: Set on some machines for old OpenBLAS builds; they slow a current one, so benchmarks run without them.
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 

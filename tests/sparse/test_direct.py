@@ -16,6 +16,7 @@ import rlx.sparse
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.linalg.errors import LinAlgError
 from rlx.sparse.direct_oracle import system, triangles
+from tests.test_readme import execute
 
 KINDS = ("lu", "cholesky")
 
@@ -377,6 +378,11 @@ def test_small_and_repeated() -> None:
         np.testing.assert_allclose(np.asarray(x), [1.0, 0.5, 0.25], rtol=1e-15)
     twice = rlx.sparse.CSR.from_arrays([0, 0, 1], [0, 0, 1], [1.0, 1.0, 4.0], (2, 2))
     assert rlx.sparse.spsolve(twice, [2.0, 4.0]).tolist() == [1.0, 1.0]
+
+
+def test_the_page_runs() -> None:
+    page = Path(__file__).parents[2] / "docs" / "direct.md"
+    assert execute(page.read_text(encoding="utf-8"), "docs/direct.md") >= 8
 
 
 def test_vmapped_constants_stay_constant() -> None:
