@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx.core.caps import Caps
-from rlx.core.dtype import DType, bfloat16, float16, float32, float64
+from rlx.core.dtype import DType, bfloat16, float16, float32, float64, int32
 from rlx.ir.expand import FUNCTIONS
-from rlx.ir.graph import Node, Value
+from rlx.ir.graph import Node, Type, Value, node
 from rlx.ir.prim import TRANSCENDENTAL
 
 
@@ -79,3 +79,20 @@ def _widened(dtype: DType, caps: Caps) -> bool:
 
 
 _PLAIN_COMPLEX = frozenset(("add", "sub", "neg", "real", "imag", "conj", "complex", "select", "eq", "ne", "isnan"))
+
+
+@rule("wide-accumulation")
+def _wide_dot(n: Node, args: tuple[Value, ...], caps: Caps) -> Sequence[Value] | None:
+    """``dot`` of 16-bit floats sums in float32 and rounds once; of narrow integers in int32, which wraps alike."""
+    if n.op != "dot" or caps.schedule != "nest":
+        return None
+    d = n.types[0].dtype
+    wide = float32 if d in (float16, bfloat16) else int32 if d.is_integer and d.bits < 32 else None
+    if wide is None:
+        return None
+    x, y = (_cast(a, wide, n) for a in args)
+    return (_cast(node("dot", (x, y), (Type(wide, n.types[0].shape),), attrs=n.attrs, where=n.where).outs[0], d, n),)
+
+
+def _cast(v: Value, d: DType, n: Node) -> Value:
+    return node("cast", (v,), (Type(d, v.shape),), attrs=(("dtype", d),), where=n.where).outs[0]

@@ -124,10 +124,51 @@ def test_columns_along_memory_are_packed_in_squares() -> None:
         verify_program(parse_program(broken))
 
 
-def test_a_small_or_integer_product_is_a_reduction() -> None:
+@pytest.mark.parametrize(("m", "dtype"), [(16, "float32"), (13, "float32"), (8, "float64")])
+def test_few_rows_times_a_large_matrix_are_the_transpose_in_tiles(m: int, dtype: str) -> None:
+    x, w, b = _arrays(m, 100, 203, dtype)
+    X, W, B, WT = map(rlx.asarray, (x, w, b, np.ascontiguousarray(w.T)))
+    exact = x.astype(np.longdouble) @ w
+    tol = _tolerance(dtype, 100) * 4
+    program = _program(lambda x, w: x @ w, X, W)
+    if any("tiles of 16 x" in k.notes or "tiles of 8 x" in k.notes for k in program.kernels()):
+        assert any(f"pack 100 x {m} " in k.notes for k in program.kernels())
+    with rlx.flags(kernel_dispatch="common"):
+        np.testing.assert_allclose(np.asarray(rlx.jit(lambda x, w, b: rlx.tanh(x @ w + b))(X, W, B)),
+                                   np.tanh(exact + b).astype(dtype), rtol=tol, atol=tol)
+        np.testing.assert_allclose(np.asarray(rlx.jit(lambda x, w: (x @ w.T) * x[:, :1])(X, WT)),
+                                   (exact * x[:, :1]).astype(dtype), rtol=tol, atol=tol)
+        three = rlx.jit(lambda x, w: x.reshape((m, 1, 100)) @ w)(X, W)
+        np.testing.assert_allclose(np.asarray(three)[:, 0], exact.astype(dtype), rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_products_of_integers_are_exact_and_wrap(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    info = np.iinfo(dtype)
+    x, y = (rng.integers(info.min, info.max, s, dtype=dtype, endpoint=True) for s in ((37, 50), (50, 43)))
+    X, Y = map(rlx.asarray, (x, y))
+    assert _tiles(_program(lambda x, y: x @ y, X, Y))
+    with rlx.flags(kernel_dispatch="common"):
+        np.testing.assert_array_equal(np.asarray(X @ Y), x @ y)
+        wide = np.asarray(X.astype("int64") @ Y.astype("int64"))
+        np.testing.assert_array_equal(wide, x.astype(np.int64) @ y.astype(np.int64))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_sums_in_single_and_rounds_once(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    x, y = (rlx.asarray(rng.random(s, np.float32)).astype(dtype) for s in ((30, 600), (600, 20)))
+    exact = np.asarray(x.astype("float64")).copy() @ np.asarray(y.astype("float64")).copy()
+    one_rounding = 2.0 ** -(11 if dtype == "float16" else 8)
+    for policy in ("common", "prefer_native"):
+        with rlx.flags(kernel_dispatch=policy):
+            got = np.asarray((x @ y).astype("float64"))
+            np.testing.assert_allclose(got, exact, rtol=one_rounding * 1.01)
+    report = rlx.jit(lambda x, y: x @ y).lower(x, y).lowered.report
+    assert any(r.op == "dot" and r.by == "wide-accumulation" for r in report)
+
+
+def test_a_small_product_is_a_reduction() -> None:
     small = _program(lambda x, y: x @ y, rlx.ones((3, 4)), rlx.ones((4, 3)))
     assert not _tiles(small)
-    ints = rlx.asarray(np.arange(400).reshape(20, 20))
-    assert not _tiles(_program(lambda x: x @ x, ints))
-    with rlx.flags(kernel_dispatch="common"):
-        np.testing.assert_array_equal(np.asarray(ints @ ints), np.asarray(ints).copy() @ np.asarray(ints))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.compile.nest_tile import form_of
+from rlx.compile.nest_form import form_of
 from rlx.core import flags
 from rlx.core.dtype import DType, as_dtype, float32, float64, int32
 from rlx.device.cpu import blas, caps, cost, jit, lapack, threads

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.compile.nest_tile import Form, geometry, spreads
+from rlx.compile.nest_form import Form, geometry, spreads
 from rlx.core.dtype import DType
 
 

@@ -17,8 +17,8 @@ UNROLL = 4
 
 def define(s: Contract, helpers: Helpers) -> str:
     """The name of the function ``void (ptr acc, ptr a, ptr b)`` that does this contraction."""
-    if s.dtype.kind != "f" or s.dtype.bits not in (32, 64):
-        raise CompileError(f"a tile contraction of {s.dtype.name}", why="it is written for float32 and float64",
+    if s.dtype.kind not in "fiu" or s.dtype.bits not in (32, 64):
+        raise CompileError(f"a tile contraction of {s.dtype.name}", why="it is written for numbers of 32 and 64 bits",
                            do="schedule it as a reduction")
     # Vectors wider than the machine's are split by LLVM; a width that divides the tile is what counts.
     lanes = 64 // s.dtype.itemsize
@@ -38,7 +38,8 @@ class _Tile:
         self.scalar = memory_type(s.dtype)
         self.vector = f"<{lanes} x {self.scalar}>"
         self.across = s.n // lanes
-        self.fma = helpers.declare(f"llvm.fma.v{lanes}f{s.dtype.bits}", self.vector, (self.vector,) * 3)
+        self.fma = helpers.declare(f"llvm.fma.v{lanes}f{s.dtype.bits}", self.vector, (self.vector,) * 3) if (
+            s.dtype.is_float) else ""
         self.loop = helpers.loop(('!"llvm.loop.mustprogress"', '!"llvm.loop.unroll.disable"'))
         self.lines: list[str] = []
         self.count = 0
@@ -118,6 +119,12 @@ class _Tile:
             wide = self.op(f"shufflevector {self.vector} {one}, {self.vector} poison, "
                            f"<{self.lanes} x i32> zeroinitializer")
             for j in range(self.across):
-                new[i, j] = self.op(f"call {self.vector} {self.fma}({self.vector} {wide}, {self.vector} {panel[j]}, "
-                                    f"{self.vector} {new[i, j]})")
+                new[i, j] = self._multiply_add(wide, panel[j], new[i, j])
         return new
+
+    def _multiply_add(self, a: str, b: str, c: str) -> str:
+        """``a*b + c``; of integers modulo their range."""
+        v = self.vector
+        if self.fma:
+            return self.op(f"call {v} {self.fma}({v} {a}, {v} {b}, {v} {c})")
+        return self.op(f"add {v} {self.op(f'mul {v} {a}, {b}')}, {c}")

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.compile.nest_tile import form_of
+from rlx.compile.nest_form import form_of
 from rlx.core.dtype import DType
 from rlx.device.cpu import blas, cost, jit, threads
 from rlx.device.cpu.caps import vector_bytes
