@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from time import perf_counter
 
+from rlx.compile.hoist import hoist
 from rlx.compile.legalize import Policy, Target, legalize
 from rlx.compile.lower import lower
 from rlx.compile.memory import place
@@ -34,7 +35,7 @@ class Lowered:
 
 @graph_scope()
 def compile_graph(graph: Graph, target: Target, policy: Policy | None = None, name: str = "main") -> Lowered:
-    """HIR -> simplify -> legalize -> MIR -> simplify -> (fuse, schedule, memory) -> LIR.
+    """HIR -> simplify -> legalize -> MIR -> simplify -> (fuse, schedule, hoist, memory) -> LIR.
 
     The flag ``verify`` checks the grammar after every pass; ``dump`` writes the text of every level.
     """
@@ -50,7 +51,7 @@ def compile_graph(graph: Graph, target: Target, policy: Policy | None = None, na
     program = None
     if target.caps.schedule != "graph":
         lowered = lower(verify_mir(mir) if check else mir, target.caps, _identifier(name))
-        program = place(verify_program(lowered) if check else lowered)
+        program = place(hoist(verify_program(lowered) if check else lowered))
         if check:
             verify_program(program)
         clock.lap("fuse and schedule")
