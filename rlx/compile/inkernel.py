@@ -93,6 +93,10 @@ class LoopKernel(ABC):
         """Do the work for every lane at hand, with ``self.lane`` set."""
 
     @abstractmethod
+    def note_facts(self, level: Level) -> None:
+        """Note what is true of a lane while it runs an iteration."""
+
+    @abstractmethod
     def keep(self, v: Value) -> Read:
         """Compute a value of each lane now, and say how to read it later."""
 
@@ -187,9 +191,9 @@ class LoopKernel(ABC):
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is placed inside is forgotten after."""
-        before = dict(self.em.placed)
+        before = dict(self.em.placed), self.em.facts
         yield
-        self.em.placed = before
+        self.em.placed, self.em.facts = before
 
     def _place(self, level: Level, inputs: Sequence[Value], scalars: Mapping[Slot, Expr]) -> None:
         """Carried values read their cells and registers."""
@@ -234,6 +238,7 @@ class LoopKernel(ABC):
         em, outputs = self.em, level.body.outputs
         level.now = {at: self.named(r) for at, r in level.registers.items()}
         self._place(level, level.inputs, level.now)
+        self.note_facts(level)
         self.pieces([o for i, o in enumerate(outputs) if i not in level.fixed])
         new = {at: em.let(em.value(outputs[at[0]], self.element(level, at))) for at in level.registers}
         if level is self.outer:

@@ -11,7 +11,7 @@ from typing import final
 
 from rlx.compile.grid_form import MAX_GROUPS, GridForm, lanes_of
 from rlx.compile.inkernel import InKernel, LoopKernel, Read
-from rlx.compile.lane import OtherLane, candidates
+from rlx.compile.lane import OtherLane, candidates, condition
 from rlx.compile.loop_level import Level
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_
@@ -94,6 +94,15 @@ class PointLoop(LoopKernel):
 
     def over_lanes(self, work: Callable[[], None]) -> None:
         work()
+
+    def note_facts(self, level: Level) -> None:
+        """A point that runs an iteration goes on: ``where(goes_on, new, old)`` is ``new``."""
+        if level.each:
+            em = self.em
+            with em.aside():
+                self._place(level, level.head.inputs[:len(level.inits)], level.now)
+                fact = em.number(em.value(condition(level.head), self.lane))
+            em.facts |= {fact}
 
     def keep(self, v: Value) -> Read:
         """Where it is read, its computation moves out of the loops that it does not depend on."""

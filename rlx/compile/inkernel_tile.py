@@ -121,6 +121,9 @@ class TileLoop(LoopKernel):
         """A variable that holds an index, known to be below ``extent``."""
         return self.ix.var(str(self.named(e).value), extent)
 
+    def note_facts(self, level: Level) -> None:
+        """Nothing: lanes that are done run along with those that go on."""
+
     def keep(self, v: Value) -> Read:
         """Cells for a value of each lane, filled now."""
         trailing = sizes(v)[len(self.lanes):]

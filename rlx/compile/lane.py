@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 from rlx.compile.emit import Emitter, Index, reduce_index
 from rlx.compile.fuse import sizes
+from rlx.compile.index import Indexer
 from rlx.compile.nest import identity, reduce_kind
 from rlx.ir import loop as L
 from rlx.ir.graph import Graph, Node, Value, postorder
@@ -31,6 +33,49 @@ class LaneEmitter(Emitter):
 
     #: The outermost block that statements may move to: inside a branch, its own.
     floor = 0
+    #: Numbers of what is known to be true here, see :meth:`number`.
+    facts: frozenset[int] = frozenset()
+
+    def __init__(self, ix: Indexer, stored: Callable[[Value], str | None], shared: Mapping[int, int]) -> None:
+        super().__init__(ix, stored, shared)
+        self._meaning: dict[str, Expr] = {}
+        self._numbers: dict[Any, int] = {}
+        self._known: dict[Expr, int] = {}
+
+    def let(self, e: Expr) -> Expr:
+        """A name for ``e``; what it stands for is remembered."""
+        named = super().let(e)
+        if named is not e:
+            self._meaning[named.value] = e
+        return named
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is emitted inside is forgotten: the conditions of an iteration are asked again of its new values."""
+        before = [(len(b.stmts), dict(b.memo), dict(b.names)) for b in self.blocks]
+        yield
+        for block, (count, memo, names) in zip(self.blocks, before, strict=True):
+            del block.stmts[count:]
+            block.memo, block.names = memo, names
+
+    def number(self, e: Expr) -> int:
+        """A number that two expressions share when they mean the same, whichever of their parts have names."""
+        stack = [e]
+        while e not in self._known:
+            x = stack[-1]
+            parts = (self._meaning[x.value],) if x.op == "var" and x.value in self._meaning else x.args
+            missing = [a for a in parts if a not in self._known]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            numbers = tuple(self._known[a] for a in parts)
+            if x.op == "var" and parts:
+                self._known[x] = numbers[0]
+            else:
+                key = (x.op, numbers, x.dtype.name, repr(x.value))
+                self._known[x] = self._numbers.setdefault(key, len(self._numbers))
+        return self._known[e]
 
     @contextmanager
     def no_further(self) -> Iterator[None]:
@@ -48,6 +93,8 @@ class LaneEmitter(Emitter):
             raise OtherLane("the body is long")
         if n.op in ("reduce", "dot"):
             return self._unrolled(n, v, index)
+        if n.op == "select" and self.facts and self.number(self.value(n.args[0], index)) in self.facts:
+            return self.value(n.args[1], index)
         if n.op == "concat" and index[n.attr("axis")].op == "const":
             return self._piece(n, index)
         try:

@@ -170,3 +170,14 @@ def test_kernels_compile_for_cuda() -> None:
     kernels = {k.name: k for f, args in CASES.values()
                for k in rlx.jit(f, device="opencl").lower(*args).lowered.program.kernels()}
     assert nvrtc(render(list(kernels.values()), "cuda"), "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif("opencl" not in HERE, reason="no OpenCL on this machine")
+def test_a_point_that_goes_on_does_not_ask_again() -> None:
+    def newton(a: rlx.Array) -> Any:
+        return rlx.while_loop(lambda s: rlx.abs(s * s - a) > 1e-3, lambda s: 0.5 * (s + a / s), a)
+    a = np.linspace(0.5, 9.0, 150, dtype=np.float32)
+    (kernel,) = [k for k in rlx.jit(rlx.vmap(newton), device="opencl").lower(a).lowered.program.kernels()
+                 if "in the kernel" in k.notes]
+    assert "select" not in repr(kernel.body)
+    np.testing.assert_allclose(np.asarray(rlx.jit(rlx.vmap(newton), device="opencl")(a)), np.sqrt(a), rtol=1e-3)
