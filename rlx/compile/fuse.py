@@ -408,7 +408,7 @@ class _Fuser:
         buffers = g.buffers()
         if len(buffers | mine | {v}) > self.max_buffers:
             return None
-        if any(u in mine for u in g.values()) or not self._in_tiles(v, kind[0], g):
+        if any(u in mine for u in g.values()):
             return None
         shared = len(mine & buffers)
         if not uses and ((not shared and kind[0] != POINT) or (rows and kind[0] == POINT)):
@@ -453,16 +453,6 @@ class _Fuser:
         rest = domain[len(shape):]
         return any(u.node.op == "reduce" and self._shape_of(u.node) == (shape, rest) and self._trailing(u.node)
                    for u in self._opaque_reads(n))
-
-    def _in_tiles(self, v: Value, kind: str, g: Group) -> bool:
-        """A contraction in tiles shares a kernel only with what is computed at each of its elements."""
-        tiled = [m for m in g.members if self._is_tiled(m.value)]
-        if self._is_tiled(v):
-            return not tiled and g.inner is None and all(m.kind == POINT for m in g.members)
-        return not tiled or kind == POINT
-
-    def _is_tiled(self, v: Value) -> bool:
-        return v.node.op == "dot" and bool(self.stored_operands(v.node))
 
     def _shape_of(self, n: Node) -> tuple[Sizes, Sizes | None]:
         g = self._shapes.get(n)

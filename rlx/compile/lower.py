@@ -92,7 +92,7 @@ class _Lowering:
     def _contractions(self) -> tuple[Callable[[Node], Sequence[Value]], Callable[[Node], bool]]:
         """Which operands of a contraction are stored, and whether it is scheduled in tiles, with points alone."""
         if self.caps.schedule == "nest":
-            return nest_tile.operands, lambda n: False
+            return nest_tile.operands, lambda n: nest_tile.form(n) is not None
         return partial(grid_tile.operands, caps=self.caps), partial(grid_tile.is_tiled, caps=self.caps)
 
     def _assign_outputs(self, g: Graph, scope: _Scope, targets: Sequence[str],

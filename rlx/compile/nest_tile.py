@@ -196,4 +196,4 @@ class Tiled(Packed):
         return (*batch, *self.ix.split(row, rows), *self.ix.split(column, columns))
 
 
-__all__ = ["Tiled", "fits", "operands"]
+__all__ = ["Tiled", "fits", "form", "operands"]

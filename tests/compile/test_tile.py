@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
+from rlx.compile.legalize import Policy
+from rlx.compile.pipeline import compile_graph
+from rlx.core.dtype import as_dtype
 from rlx.core.errors import VerifyError
+from rlx.device.cpu.device import CpuDevice
 from rlx.ir import loop as L
 from rlx.ir.text import parse_program, print_program
 from rlx.ir.verify import verify_program
@@ -56,6 +61,22 @@ def _program(f: Any, *args: Any) -> Any:
 
 def _tiles(program: Any) -> list[L.Kernel]:
     return [k for k in program.kernels() if "contract" in print_program(program) and "tiles of" in k.notes]
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_tiles_of_every_vector_width_are_right(vector_bytes: int, dtype: str) -> None:
+    """LLVM splits vectors wider than the machine's, so every width runs on every machine."""
+    rng = np.random.default_rng(vector_bytes)
+    x, w, b = (rng.integers(-9, 9, s).astype(dtype) for s in ((29, 70), (70, 83), (83,)))
+    graph = rlx.jit(lambda x, w, b: x @ w + b, dispatch="common").lower(*map(rlx.asarray, (x, w, b))).lowered.hir
+    target = CpuDevice()
+    target.caps = replace(target.caps, vector_bytes=vector_bytes)
+    program = compile_graph(graph, target, Policy("common")).program
+    assert program is not None and _tiles(program)
+    out = target.empty(as_dtype(dtype), (29, 83))
+    target.load(program).run([target.upload(a) for a in (x, w, b)], [out])
+    np.testing.assert_array_equal(out.array, x @ w + b)
 
 
 def test_the_end_of_a_layer_is_in_the_tile() -> None:
