@@ -53,7 +53,8 @@ def _right(x: Array, n: int) -> Array:
     total = (series + float(factorial(n - 1)) + inverse * (factorial(n) / 2)) * _powers(inverse, n)
     for k in reversed(range(shift)):
         total = total + float(factorial(n)) * _powers(1 / (x + k), n + 1)
-    return total if n % 2 else -total
+    out: Array = total if n % 2 else -total
+    return out
 
 
 def _cotangents(n: int) -> list[int]:
