@@ -27,22 +27,30 @@ def run(f: Callable[..., Any], *arrays: Any) -> Callable[[], Any]:
     return call
 
 
-def small(report: Report, count: int, n: int, seconds: float) -> None:
-    """``count`` matrices of size n, float64: Cholesky, one right side, eigenvalues and vectors."""
-    rng = np.random.default_rng(n)
+def small(report: Report, count: int, n: int, seconds: float, dtype: str = "float64") -> None:
+    """``count`` matrices of size n: Cholesky, one right side, eigenvalues and vectors."""
+    rng, name = np.random.default_rng(n), f"{count} of {n}x{n}{'' if dtype == 'float64' else f' {dtype}'}"
     x = rng.standard_normal((count, n, n))
-    s, b = x @ x.swapaxes(-1, -2) + n * np.eye(n), rng.standard_normal((count, n, 1))
-    report.add(Case(f"cholesky, {count} of {n}x{n}", {"numpy": lambda: np.linalg.cholesky(s),
-                                                      "rlx": run(rlx.linalg.cholesky, s)}, goal=SMALL_GOAL), seconds)
-    report.add(Case(f"solve, {count} of {n}x{n}", {"numpy": lambda: np.linalg.solve(x, b),
-                                                   "rlx": run(rlx.linalg.solve, x, b)}, goal=SMALL_GOAL), seconds)
-    report.add(Case(f"eigh, {count} of {n}x{n}", {"numpy": lambda: np.linalg.eigh(s), "rlx": run(rlx.linalg.eigh, s)},
+    s = (x @ x.swapaxes(-1, -2) + n * np.eye(n)).astype(dtype)
+    # The worst of so many random matrices has no correct digit in float32.
+    a, b = x if dtype == "float64" else s, rng.standard_normal((count, n, 1)).astype(dtype)
+    rtol = 1e-6 if dtype == "float64" else 1e-3
+    report.add(Case(f"cholesky, {name}", {"numpy": lambda: np.linalg.cholesky(s), "rlx": run(rlx.linalg.cholesky, s)},
+                    goal=SMALL_GOAL, rtol=rtol), seconds)
+    report.add(Case(f"solve, {name}", {"numpy": lambda: np.linalg.solve(a, b), "rlx": run(rlx.linalg.solve, a, b)},
+                    goal=SMALL_GOAL, rtol=rtol), seconds)
+    report.add(Case(f"eigh, {name}", {"numpy": lambda: np.linalg.eigh(s), "rlx": run(rlx.linalg.eigh, s)},
                     goal=SMALL_GOAL, compare=same_eigenvalues), seconds)
 
 
 def same_eigenvalues(a: Any, b: Any) -> None:
-    """Vectors are unique only up to sign."""
-    np.testing.assert_allclose(np.asarray(b[0]), np.asarray(a[0]), rtol=1e-8, atol=1e-8)
+    """Vectors are unique only up to sign: both must be unitary and belong to the values."""
+    w, v = (np.asarray(x) for x in b)
+    tolerance = 1e-8 if w.dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(w, np.asarray(a[0]), rtol=tolerance, atol=tolerance)
+    expected = (a[1] * a[0][..., None, :]) @ np.swapaxes(a[1], -1, -2)
+    scale = np.abs(w).max() * tolerance
+    np.testing.assert_allclose((v * w[..., None, :]) @ np.swapaxes(v, -1, -2), expected, rtol=0, atol=scale)
 
 
 def same_products(a: Any, b: Any) -> None:
@@ -70,12 +78,22 @@ def large(report: Report, n: int, seconds: float) -> None:
                     goal=LARGE_GOAL, compare=same_products), seconds)
     report.add(Case(f"eigh, {n}", {"numpy": lambda: np.linalg.eigh(s), "rlx": run(rlx.linalg.eigh, s)},
                     goal=LARGE_GOAL, compare=same_eigenvalues), seconds)
+    report.add(Case(f"svd, {n}", {"numpy": lambda: np.linalg.svd(a), "rlx": run(rlx.linalg.svd, a)},
+                    goal=LARGE_GOAL, compare=same_singular_values), seconds)
+
+
+def same_singular_values(a: Any, b: Any) -> None:
+    """Vectors are unique only up to sign: the matrix they make is compared."""
+    first, second = ((np.asarray(u) * np.asarray(s)) @ np.asarray(vh) for u, s, vh in (a, b))
+    np.testing.assert_allclose(np.asarray(b[1]), np.asarray(a[1]), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(second, first, rtol=0, atol=1e-8)
 
 
 def main(command: str, seconds: float = 2.0) -> Report:
     """All of it."""
     report = new_report("Dense linear algebra", command, ("numpy", "scipy", "scipy-openblas64"))
     for n in (4, 8, 16, 32):
-        small(report, 10_000, n, seconds)
+        for dtype in ("float64", "float32"):
+            small(report, 10_000, n, seconds, dtype)
     large(report, 1000, seconds)
     return report
