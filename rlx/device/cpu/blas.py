@@ -1,8 +1,9 @@
 """OpenBLAS and LAPACK by pointer: scipy-openblas64, with 64-bit integers, on one thread.
 
 Its own threads are switched off: two spinning pools in one process stall each other for milliseconds, so
-work is split over rlx's pool instead. This copy of the library is not the one inside NumPy, whose threads
-stay as they are.
+work is split over rlx's pool instead. Only the factorization of one large matrix has them, for its duration:
+nobody but LAPACK can split that, and they sleep soon after (``_SPIN``). This copy of the library is not the
+one inside NumPy, whose threads stay as they are.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ _PACKAGE = "scipy_openblas64"
 _SUFFIX = {"linux": ".so", "darwin": ".dylib"}
 #: BLAS's letter for each dtype it computes in.
 LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+
+#: The library's function that says how many threads it may use: ``void (i32)``.
+SET_THREADS = "scipy_openblas_set_num_threads64_"
+#: A worker without work looks for it for 2^20 ticks of the processor's clock (0.3 ms: the pauses within a
+#: factorization), not 2^26 as by default.
+_SPIN = "20"
 
 
 def absent() -> str | None:
@@ -56,18 +64,20 @@ def address(name: str) -> int | None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The library, loaded without threads of its own: it reads the number once, while it is being loaded."""
+    """The library, loaded without threads of its own: it reads these variables once, while it is being loaded."""
     spec = find_spec(_PACKAGE)
     assert spec is not None and spec.origin is not None
     path = Path(spec.origin).parent / "lib" / f"libscipy_openblas64_{_SUFFIX.get(sys.platform, '.dll')}"
-    before = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    wanted = {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_THREAD_TIMEOUT": _SPIN}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         library = ctypes.CDLL(str(path))
     finally:
-        if before is None:
-            del os.environ["OPENBLAS_NUM_THREADS"]
-        else:
-            os.environ["OPENBLAS_NUM_THREADS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
     library.scipy_openblas_set_num_threads64_(1)
     return library

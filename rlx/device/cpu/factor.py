@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rlx.core.dtype import DType
-from rlx.device.cpu import blas, lapack
+from rlx.device.cpu import blas, lapack, threads
 from rlx.device.cpu.emit import Emit
+from rlx.device.cpu.lanes import Lanes
 from rlx.ir.claim import Call
 from rlx.ir.loop import Native
 
@@ -21,6 +22,10 @@ _COLUMN_MAJOR, _ROW_MAJOR = 102, 101
 _NAN = "0x7FF8000000000000"
 #: Work of one batch item, in floating operations, from which items are spread over the pool even if there are two.
 PARALLEL_FLOPS = 200_000
+#: Work of one matrix, in floating operations (0.2 ms of one core), from which the library's own threads share it.
+WIDE_FLOPS = 1e7
+#: Rows and columns of a tile of a transpose: a tile of doubles and its image are a first-level cache.
+TILE = 32
 
 
 def accepts(call: Call) -> str | None:
@@ -46,7 +51,16 @@ def lowered(prefix: str, native: Native, flops: float, body: Callable[[Emit, str
     _, batches, _, _ = matrices(native)
     facts = f"{native.types} {native.attrs}"
     name = f"rlx_{prefix}_{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    if batches == 1 and flops > WIDE_FLOPS and (count := threads.threads()) > 1:
+        return name, lapack.batched(name, 1, lambda e, g: _wide(e, g, body, count), parallel=False)
     return name, lapack.batched(name, batches, body, parallel=batches > 1 and batches * flops > PARALLEL_FLOPS)
+
+
+def _wide(e: Emit, g: str, body: Callable[[Emit, str], None], count: int) -> None:
+    """The body with the library's own threads, which have nothing to do at other times."""
+    e.call(blas.SET_THREADS, [("i32", count)])
+    body(e, g)
+    e.call(blas.SET_THREADS, [("i32", 1)])
 
 
 def item(e: Emit, native: Native, place: int, g: str) -> str:
@@ -140,17 +154,68 @@ def guarded(e: Emit, native: Native, g: str, bad: str, place: int, results: tupl
 
 
 def transpose(e: Emit, dtype: DType, dst: str, src: str, rows: int, cols: int, *, conj: bool = False) -> None:
-    """``dst[j, i] = src[i, j]`` (or its conjugate) for row-major ``src``; large ones in the library's blocks."""
-    if rows * cols <= 256 and not conj:
-        lapack.transposed(e, dtype, dst, src, rows, cols)
-        return
-    part = "float" if dtype.real.bits == 32 else "double"
-    one: tuple[str, str] = (part, "1.0")
-    if dtype.is_complex:
+    """``dst[j, i] = src[i, j]`` (or its conjugate) for row-major ``src``."""
+    if dtype.is_complex and (conj or rows * cols > 256):
+        part = "float" if dtype.real.bits == 32 else "double"
         one = ("ptr", e.slot(f"[2 x {part}]", f"[{part} 1.0, {part} 0.0]"))
-    e.call(blas.cblas(f"{blas.letter(dtype)}omatcopy"), [
-        ("i32", _ROW_MAJOR), ("i32", 113 if conj and dtype.is_complex else 112), ("i64", rows), ("i64", cols), one,
-        ("ptr", src), ("i64", cols), ("ptr", dst), ("i64", rows)])
+        e.call(blas.cblas(f"{blas.letter(dtype)}omatcopy"), [
+            ("i32", _ROW_MAJOR), ("i32", 113 if conj else 112), ("i64", rows), ("i64", cols), one,
+            ("ptr", src), ("i64", cols), ("ptr", dst), ("i64", rows)])
+    elif not dtype.is_complex and min(rows, cols) >= TILE:
+        _by_tiles(e, dtype, dst, src, rows, cols)
+    else:
+        lapack.transposed(e, dtype, dst, src, rows, cols)
+
+
+def _by_tiles(e: Emit, dtype: DType, dst: str, src: str, rows: int, cols: int) -> None:
+    """Tile after tile of squares in vectors; a last tile overlaps the one before, and writes the same once more."""
+    kind = "float" if dtype.bits == 32 else "double"
+    v = Lanes(e, 64 // dtype.itemsize, kind)
+    down, across = -(-rows // TILE), -(-cols // TILE)
+    with e.loop(down) as p, e.loop(across) as q:
+        top, left = (e.call("llvm.smin.i64", [("i64", e.let(f"mul i64 {x}, {TILE}")), ("i64", end - TILE)], "i64")
+                     for x, end in ((p, rows), (q, cols)))
+        with e.loop(TILE // v.n) as b, e.loop(TILE // v.n) as a:
+            i, j = (e.let(f"add i64 {start}, {e.let(f'mul i64 {x}, {v.n}')}") for start, x in ((top, a), (left, b)))
+            square = [v.load(e.at(src, kind, (i, cols), (r, cols), (j, 1))) for r in range(v.n)]
+            for r, x in enumerate(v.transposed(square)):
+                v.store(x, e.at(dst, kind, (j, rows), (r, rows), (i, 1)))
+
+
+def transpose_here(e: Emit, dtype: DType, a: str, n: int, *, conj: bool = False) -> None:
+    """``a[j, i] = a[i, j]`` (or its conjugate) of a square matrix, in its own memory."""
+    if dtype.is_complex:
+        _exchange_conj(e, dtype, a, n, conj)
+        return
+    word = f"i{dtype.bits}"
+    v = Lanes(e, 64 // dtype.itemsize, "float" if dtype.bits == 32 else "double")
+    whole = n // v.n
+    with e.loop(whole) as p:
+        i = e.let(f"mul i64 {p}, {v.n}")
+        with e.loop(p) as q:
+            j = e.let(f"mul i64 {q}, {v.n}")
+            below, above = ([e.at(a, v.kind, (x, n), (r, n), (y, 1)) for r in range(v.n)] for x, y in ((i, j), (j, i)))
+            low, high = ([v.load(at) for at in square] for square in (below, above))
+            for square, new in ((below, v.transposed(high)), (above, v.transposed(low))):
+                for at, x in zip(square, new, strict=True):
+                    v.store(x, at)
+        diagonal = [e.at(a, v.kind, (i, n + 1), (r, n)) for r in range(v.n)]
+        for at, x in zip(diagonal, v.transposed([v.load(at) for at in diagonal]), strict=True):
+            v.store(x, at)
+    with e.loop(n, whole * v.n) as i, e.loop(i) as j:
+        here, there = (e.at(a, word, (x, n), (y, 1)) for x, y in ((i, j), (j, i)))
+        x, y = (e.let(f"load {word}, ptr {at}, align {dtype.itemsize}") for at in (here, there))
+        e.do(f"store {word} {y}, ptr {here}, align {dtype.itemsize}")
+        e.do(f"store {word} {x}, ptr {there}, align {dtype.itemsize}")
+
+
+def _exchange_conj(e: Emit, dtype: DType, a: str, n: int, conj: bool) -> None:
+    """Of a complex matrix: the library's transpose in place."""
+    part = "float" if dtype.real.bits == 32 else "double"
+    one = ("ptr", e.slot(f"[2 x {part}]", f"[{part} 1.0, {part} 0.0]"))
+    e.call(blas.cblas(f"{blas.letter(dtype)}imatcopy"), [
+        ("i32", _ROW_MAJOR), ("i32", 113 if conj else 112), ("i64", n), ("i64", n), one,
+        ("ptr", a), ("i64", n), ("i64", n)])
 
 
 def store_index(e: Emit, base: str, at: str, value: str) -> None:

@@ -9,16 +9,21 @@ from rlx.ir.loop import Native
 
 
 def lower_lu(native: Native) -> tuple[str, str]:
-    """GETRF exchanges rows of a column-major matrix, so it works on a transposed copy."""
+    """GETRF exchanges rows of a column-major matrix, so it works on a transposed copy, in the result's memory."""
     dtype, _, m, n = factor.matrices(native)
     k = min(m, n)
 
     def body(e: Emit, g: str) -> None:
         a, packed = factor.item(e, native, 0, g), factor.item(e, native, 1, g)
-        with factor.scratch(e, m * n * dtype.itemsize, k * 8) as (turned, ipiv):
+        square = m == n
+        with factor.scratch(e, 0 if square else m * n * dtype.itemsize, k * 8) as (more, ipiv):
+            turned = packed if square else more
             factor.transpose(e, dtype, turned, a, m, n)
             info = lapack.routine(e, "getrf", dtype, m, n, turned, m, ipiv)
-            factor.transpose(e, dtype, packed, turned, n, m)
+            if square:
+                factor.transpose_here(e, dtype, packed, n)
+            else:
+                factor.transpose(e, dtype, packed, turned, n, m)
             pivots = e.at(e.buffer(2), "i32", (g, k))
             factor.permutation(e, e.at(e.buffer(3), "i32", (g, m)), ipiv, m, k, pivots)
         lapack.store_info(e, info, 4, g)

@@ -22,11 +22,12 @@ def lower_eigh(native: Native) -> tuple[str, str]:
         bad = factor.not_finite(e, dtype, a, n, n, "upper" if upper else "lower")
 
         def work() -> str:
-            with factor.scratch(e, n * n * dtype.itemsize) as (v,):
+            with factor.scratch(e, 0 if vectors else n * n * dtype.itemsize) as (more,):
+                v = factor.item(e, native, 2, g) if vectors else more
                 lapack.copy(e, dtype, v, a, n * n)
                 info = factor.lapacke(e, name, dtype, "V" if vectors else "N", "L" if upper else "U", n, v, n, w)
                 if vectors:
-                    factor.transpose(e, dtype, factor.item(e, native, 2, g), v, n, n, conj=True)
+                    factor.transpose_here(e, dtype, v, n, conj=True)
             return info
 
         factor.guarded(e, native, g, bad, 3 if vectors else 2, (1, 2) if vectors else (1,), work)
