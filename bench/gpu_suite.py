@@ -5,6 +5,7 @@ Bytes are those that the work must move; ``share`` is their rate over the measur
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import platform
@@ -21,7 +22,11 @@ from typing import Any
 import numpy as np
 
 import rlx
+import rlx.fft
+import rlx.linalg
+from bench import mlp
 from rlx import device as devices
+from rlx import nn, splat
 
 N = 1 << 28
 ROW = 1024
@@ -70,7 +75,9 @@ def line(r: dict[str, Any]) -> str:
     if "failed" in r:
         return f"| {r['case']} | {r['peer']} | failed: {r['failed']} | | |"
     share = f"{r['share']:.0%}" if r["share"] else ""
-    return f"| {r['case']} | {r['peer']} | {r['seconds'] * 1e6:.1f} us | {r['of rlx']:.2f} | {share} |"
+    micro = r["seconds"] * 1e6
+    shown = f"{micro:.1f}" if micro >= 10 else f"{micro:.3g}"
+    return f"| {r['case']} | {r['peer']} | {shown} us | {r['of rlx']:.2f} | {share} |"
 
 
 def chain(xp: Any, x: Any) -> Any:
@@ -191,7 +198,7 @@ def host(copy: float) -> None:
             "executable.run": lambda: program.executable.run([storage], [y])}
     for what, g in kept.items():
         times = []
-        for _ in range(200):
+        for _ in range(1000):
             sync()
             start = perf_counter()
             g()
@@ -201,6 +208,139 @@ def host(copy: float) -> None:
         ROWS.append({"case": f"host cost, program of {launches} kernels", "peer": f"rlx {what}", "seconds": median,
                      "least": min(times), "largest": max(times), "of rlx": 1.0, "share": None})
         print(line(ROWS[-1]), flush=True)
+
+
+def torch_epoch(x: Any, y: Any, w: list[Any], batch: int) -> Work:
+    """An epoch of the same steps as one CUDA graph of PyTorch: one launch."""
+    import torch
+    xs, ys = torch.from_numpy(x).cuda(), torch.from_numpy(y).long().cuda()
+    first = [torch.from_numpy(v).cuda() for v in w]
+    weights = [v.clone().requires_grad_() for v in first]
+    order = [torch.from_numpy(rows.astype(np.int64)).cuda() for rows in nn.batches(len(x), batch)]
+    losses = torch.zeros(len(order), device="cuda")
+
+    def steps(count: int) -> None:
+        with torch.no_grad():
+            for a, b in zip(weights, first, strict=True):
+                a.copy_(b)
+        for k, rows in enumerate(order[:count]):
+            h = torch.relu(torch.nn.functional.linear(xs[rows], weights[0], weights[1]))
+            value = torch.nn.functional.cross_entropy(torch.nn.functional.linear(h, *weights[2:]), ys[rows])
+            grads = torch.autograd.grad(value, weights)
+            with torch.no_grad():
+                torch._foreach_add_(weights, grads, alpha=-mlp.RATE)
+                losses[k].copy_(value)
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        steps(3)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        steps(len(order))
+
+    def epoch() -> Any:
+        graph.replay()
+        return losses.mean().item()
+    return epoch
+
+
+def training(copy: float, count: int = 65536, batch: int = 512) -> None:
+    """A picture of an epoch of training a 784-128-10 network; peers must reach the same mean loss."""
+    import jax
+    jax.config.update("jax_default_matmul_precision", "highest")  # float32 products, as everywhere here
+    x, y, w = mlp.problem(count)
+    peers = {"rlx": mlp.with_rlx(x, y, w, batch), "torch, one CUDA graph": torch_epoch(x, y, w, batch),
+             "jax": mlp.with_jax(x, y, w, batch)}
+    losses = {name: float(f()) for name, f in peers.items()}
+    print(losses, flush=True)
+    assert max(losses.values()) - min(losses.values()) < 1e-3, losses
+    report(f"training, batch {batch}, a picture", peers, 0, copy, count)
+
+
+def scene(n: int, degree: int = 3) -> Any:
+    """Gaussians in a cube, small enough that a million of them overlap about 4 tiles each."""
+    rng = np.random.default_rng(0)
+    f = lambda *shape: rng.uniform(-1, 1, shape).astype(np.float32)
+    scales = np.exp(rng.uniform(-6, -4.5, (n, 3))).astype(np.float32)
+    return splat.Gaussians.create(f(n, 3), scales, rng.standard_normal((n, 4)).astype(np.float32),
+                                  rng.uniform(0.1, 0.9, n).astype(np.float32), f(n, (degree + 1)**2, 3))
+
+
+def splats(copy: float, n: int = 1_000_000, width: int = 1920, height: int = 1080) -> None:
+    """A picture of a million Gaussians, and its gradient."""
+    g = scene(n).to_device("cuda")
+    camera = splat.Camera.look_at((0, 0, -3), width=width, height=height).to_device("cuda")
+    settings = splat.RenderSettings(capacity=splat.bucket(splat.capacity(g, camera)))
+    picture = rlx.jit(lambda g: splat.render(g, camera, settings).rgb)
+    gradient = rlx.jit(rlx.grad(lambda g: splat.render(g, camera, settings).rgb.sum()))
+    theirs = gsplat_pictures(g, camera) if importlib.util.find_spec("gsplat") else {}
+    for what, mine in (("", lambda: picture(g)), (", picture and gradient", lambda: gradient(g))):
+        peers = {"rlx": mine} | ({"gsplat": theirs[what]} if theirs else {})
+        report(f"{n} splats, {width}x{height}{what}", peers, 0, copy)
+
+
+def gsplat_pictures(g: Any, camera: Any) -> dict[str, Work]:
+    """The same picture, and its gradient, by gsplat."""
+    import torch
+    from gsplat import rasterization
+    means, scales, turns, opacities, sh, view, k = (
+        torch.from_numpy(np.array(x, np.float32)).cuda()
+        for x in (g.means, g.scales, g.rotations, g.opacities, g.sh, camera.world_to_camera, camera.intrinsics))
+    leaves = [means, turns, scales, opacities, sh]
+
+    def picture() -> Any:
+        return rasterization(*leaves, view[None], k[None], camera.width, camera.height, sh_degree=3, packed=False)[0]
+
+    def forward() -> Any:
+        with torch.no_grad():
+            return picture()
+
+    def both() -> None:
+        for x in leaves:
+            x.requires_grad_()
+            x.grad = None
+        picture().sum().backward()
+    return {"": forward, ", picture and gradient": both}
+
+
+def libraries(copy: float) -> None:
+    """What claims give over generated code."""
+    import cupy as cp
+    rng = np.random.default_rng(0)
+    cases = {
+        "fft of 4096 lines of 4096, c64": (lambda x: rlx.fft.fft(x), cp.fft.fft, (
+            rng.standard_normal((4096, 4096)) + 0j).astype(np.complex64)),
+        "sort of 2^24 f32": (lambda x: rlx.sort(x), cp.sort, rng.standard_normal(1 << 24, np.float32)),
+        "argsort of 2^22 i32": (lambda x: rlx.argsort(x), lambda x: cp.argsort(x, kind="stable"),
+                                rng.integers(0, 10_000, 1 << 22, np.int32)),
+        "cumulative sum of 2^26 f32": (lambda x: rlx.cumulative_sum(x), cp.cumsum,
+                                       rng.standard_normal(1 << 26, np.float32)),
+        "sum of 2^28 f32": (lambda x: rlx.sum(x), cp.sum, rng.standard_normal(1 << 28, np.float32)),
+        "solve of 2048, f64": (lambda x: rlx.linalg.solve(x, x[:, :8]),
+                               lambda x: cp.linalg.solve(x, x[:, :8]), rng.standard_normal((2048, 2048))),
+        "qr of 1024, f64": (lambda x: rlx.linalg.qr(x), cp.linalg.qr, rng.standard_normal((1024, 1024))),
+    }
+    for name, (f, theirs, host) in cases.items():
+        a, b = rlx.asarray(host, device="cuda"), cp.asarray(host)
+        peers = {f"rlx, {p}": lambda g=rlx.jit(f, dispatch=p): g(a) for p in ("prefer_native", "common")}
+        report(name, {**peers, "cupy": lambda: theirs(b)}, 0, copy)
+
+
+def other_devices(copy: float, n: int = 1 << 27) -> None:
+    """The chain on this GPU by other ways to it."""
+    host_ = np.random.default_rng(0).standard_normal(n, np.float32)
+    for device in ("cuda", "vulkan", "opencl"):
+        if (reason := devices.available()[device]) is not None:
+            print(f"no {device} here: {reason}", flush=True)
+            continue
+        a, f = rlx.asarray(host_, device=device), rlx.jit(lambda x: chain(rlx, x), device=device)
+
+        def many(f: Any = f, a: Any = a) -> None:
+            for _ in range(10):
+                y = f(a)
+            np.asarray(y[:1])
+        report(f"chain of 10, 2^{n.bit_length() - 1} f32, {device}", {"rlx": many}, 80 * n, copy, 10)
 
 
 def limit() -> float:
@@ -216,7 +356,7 @@ def facts() -> dict[str, Any]:
     import cupy as cp
     found: dict[str, Any] = {"gpu": cp.cuda.runtime.getDeviceProperties(0)["name"].decode(),
                              "driver": cp.cuda.runtime.driverGetVersion(), "python": platform.python_version()}
-    for p in ("numpy", "cupy-cuda13x", "cuda-bindings", "torch", "jax"):
+    for p in ("numpy", "cupy-cuda13x", "cuda-bindings", "torch", "jax", "gsplat"):
         try:
             found[p] = version(p)
         except PackageNotFoundError:
@@ -238,7 +378,9 @@ def save(folder: Path, copy: float, command: str) -> None:
 def main() -> int:
     """Run all, or the parts that are named after the folder."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "results")
-    wanted = sys.argv[2:] or ["host", "sparse", "products", "elementwise"]
+    parts = {"host": host, "sparse": sparse, "training": training, "splats": splats, "libraries": libraries,
+             "other_devices": other_devices, "products": products, "elementwise": elementwise}
+    wanted = sys.argv[2:] or list(parts)
     if (reason := devices.available()["cuda"]) is not None:
         print(f"no cuda here: {reason}")
         return 1
@@ -247,7 +389,7 @@ def main() -> int:
     for name in wanted:
         try:
             with rlx.flags(device="cuda"):
-                {"host": host, "sparse": sparse, "products": products, "elementwise": elementwise}[name](copy)
+                parts[name](copy)
         except Exception:
             traceback.print_exc()
         save(folder, copy, "python -m bench.gpu_suite")

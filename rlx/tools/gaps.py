@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
+
+import numpy as np
 
 from rlx import device as devices
 from rlx.core.dtype import DType
+from rlx.ops.creation import asarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +42,13 @@ def known(op: str, device: str, dtype: DType) -> Gap | None:
     if found is None and not devices.find(device).caps.stores(dtype):
         return Gap("*", device, dtype.short, f"{device} has no {dtype.name} here")
     return found
+
+
+@cache
+def flushes(device: str) -> bool:
+    """Whether a device takes subnormal float32 numbers for zero: some drivers cannot be told not to.
+
+    On such a device ``2**-140`` is 0, in and out of every operation; all else is as on the others.
+    """
+    x, two = (asarray(np.full(1, v, np.float32), device=device) for v in (2.0**-140, 2.0))
+    return not bool(np.asarray(x * two)[0])

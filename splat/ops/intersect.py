@@ -16,8 +16,9 @@ from rlx.ops.creation import ones, zeros
 from rlx.ops.elementwise import ceil, floor, maximum, minimum, where
 from rlx.ops.index import gather, scatter
 from rlx.ops.linear import cumulative_sum, scan, sort_with
-from rlx.ops.movement import concat, iota, slice_of
+from rlx.ops.movement import iota
 from rlx.ops.reduce import sum as total
+from rlx.ops.searching import searchsorted
 from rlx.splat.sizes import length
 
 _DISCRETE = NotDifferentiable("the list of touched tiles does not vary smoothly")
@@ -97,11 +98,7 @@ def _expand(counts: Array, capacity: int) -> tuple[Array, Array, Array]:
 
 def _offsets(tiles: Array, count: int, device: str | None) -> Array:
     """Where each tile's run starts in the sorted list, and where the last one ends."""
-    n = length(tiles)
-    one = broadcast(ones((), dtype=dt.int32, device=device), (n,))
-    sizes = scatter(zeros((count + 1,), dtype=dt.int32, device=device), one, (tiles,), "add")
-    ends = scan(slice_of(sizes, (0,), (count,)), "add", 0)
-    out: Array = concat([zeros((1,), dtype=dt.int32, device=device), ends])
+    out: Array = cast(searchsorted(tiles, iota(count + 1, dt.int32, device)), dt.int32)
     return out
 
 

@@ -39,6 +39,9 @@ def _library() -> ctypes.CDLL:
     library.cublasGemmStridedBatchedEx.argtypes = [
         pointer, number, number, number, number, number, pointer, pointer, number, number, long,
         pointer, number, number, long, pointer, pointer, number, number, long, number, number, number]
+    for letter in "SDCZ":
+        getattr(library, f"cublas{letter}trsm_v2").argtypes = [
+            pointer, number, number, number, number, number, number, pointer, pointer, number, pointer, number]
     library.cublasSetStream_v2.argtypes = [pointer, pointer]
     library.cublasSetWorkspace_v2.argtypes = [pointer, pointer, ctypes.c_size_t]
     return library
@@ -53,9 +56,17 @@ def _handle() -> tuple[ctypes.c_void_p, Any]:
     return handle, memory
 
 
+def _ready(stream: int) -> ctypes.c_void_p:
+    """The handle, on a stream; setting that takes the workspace away."""
+    handle, memory = _handle()
+    _told(_library().cublasSetStream_v2(handle, stream))
+    _told(_library().cublasSetWorkspace_v2(handle, memory.ptr, WORKSPACE))
+    return handle
+
+
 def _told(status: int) -> None:
     if status:
-        raise DeviceError("cuBLAS refused a product", why=f"status {status} (cublas_api.h)",
+        raise DeviceError("cuBLAS refused a call", why=f"status {status} (cublas_api.h)",
                           do="use the policy common to do without it")
 
 
@@ -77,10 +88,27 @@ class Product:
 
     def __call__(self, stream: int, a: int, b: int, c: int) -> None:
         """Enqueue the product of the matrices at these addresses."""
-        handle, memory = _handle()
-        library = _library()
-        _told(library.cublasSetStream_v2(handle, stream))
-        _told(library.cublasSetWorkspace_v2(handle, memory.ptr, WORKSPACE))
+        handle, library = _ready(stream), _library()
         one, zero = self._scale
         _told(library.cublasGemmStridedBatchedEx(handle, *self._ops, one, b, *self._b, a, *self._a, zero, c, *self._c,
                                                  *self._tail))
+
+
+class Triangular:
+    """``X <- op(A)^-1 X`` for row-major A (n, n) and X (n, k); ``trans`` 0, 1, 2 is A, A^T, A^H.
+
+    The library sees A^T and X^T: it solves ``X^T op(A)^T = B^T`` from the right, where ``op(A)^T`` is the op of A^T.
+    """
+
+    def __init__(self, dtype: DType, n: int, k: int, *, lower: bool, trans: int, unit: bool) -> None:
+        letter = {"f32": "S", "f64": "D", "c64": "C", "c128": "Z"}[dtype.short]
+        self._call = getattr(_library(), f"cublas{letter}trsm_v2")
+        part = ctypes.c_float if letter in "SC" else ctypes.c_double
+        self._one = (part * 2)(1, 0)
+        # Side right is 1; A^T of a lower triangle is an upper one, 1; a unit diagonal is 1 (cublas_api.h).
+        self._args = 1, int(lower), trans, int(unit), k, n
+        self._n, self._k = n, k
+
+    def __call__(self, stream: int, a: int, x: int) -> None:
+        """Enqueue the solution in place of the right sides."""
+        _told(self._call(_ready(stream), *self._args, self._one, a, self._n, x, self._k))

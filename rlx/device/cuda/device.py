@@ -52,7 +52,8 @@ class CudaDevice(Device):
         self.claims: Mapping[str, tuple[Claim, ...]] = native.claims()
         self._stream = driver.told("make a stream", d.cuStreamCreate(d.CUstream_flags.CU_STREAM_DEFAULT))
         lower = {c.name: c.lower for found in self.claims.values() for c in found}
-        self._home = Home(self._context, self._stream, driver.architecture(self.index), self.allocate, lower)
+        self._home = Home(self._context, self._stream, driver.architecture(self.index), self.caps, self.allocate,
+                          lower)
         self._enter = _Entry(self._context)
 
     def allocate(self, nbytes: int) -> Any:

@@ -64,6 +64,18 @@ def told(action: str, result: tuple[Any, ...]) -> Any:
     return result[1:]
 
 
+def launch_early(function: Any, shape: tuple[int, ...], stream: Any, parameters: int) -> None:
+    """Launch a kernel that may be set up while the one before it on the stream runs: it waits for that by itself."""
+    d = api()
+    attribute = d.CUlaunchAttribute()
+    attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = d.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX, config.blockDimY, config.blockDimZ = shape
+    config.hStream, config.attrs, config.numAttrs = stream, [attribute], 1
+    told("launch a kernel", d.cuLaunchKernelEx(config, function, parameters, 0))
+
+
 def fail(action: str, error: Any) -> None:
     """Raise the DeviceError of a driver status."""
     _, text = api().cuGetErrorString(error)

@@ -5,6 +5,8 @@ The kernels are the WGSL of the portable subset, which wgpu's compiler prints as
 
 from __future__ import annotations
 
+from functools import cache
+
 from rlx.device._wgpu import adapter
 from rlx.device._wgpu.device import WgpuDevice
 from rlx.device.base import Device
@@ -15,8 +17,19 @@ INSTALL = "on Debian without a GPU: apt-get install libegl1 libegl-mesa0 libgl1 
 
 def absent() -> str | None:
     """Why there is no OpenGL adapter, or None."""
-    reason = adapter.absent(_BACKEND)
+    reason = adapter.absent(_BACKEND) or _refusal()
     return None if reason is None else f"{reason}; {INSTALL}"
+
+
+@cache
+def _refusal() -> str | None:
+    """Why the adapter there is opens no device, or None: a context of OpenGL 3.3, as some drivers give, has no
+    compute shaders, which shows only here."""
+    try:
+        adapter.open_logical(False, _BACKEND)
+    except Exception as e:  # the native library reports it in its own ways
+        return f"the OpenGL adapter opens no device ({str(e).splitlines()[0]})"
+    return None
 
 
 def open() -> Device:

@@ -35,6 +35,8 @@ InstanceInfo = _typed("InstanceInfo", ("flags", _u32), ("app", _ptr), ("layers",
 QueueInfo = _typed("QueueInfo", ("flags", _u32), ("family", _u32), ("count", _u32), ("priorities", _ptr))
 DeviceInfo = _typed("DeviceInfo", ("flags", _u32), ("queues", _u32), ("queue_infos", _ptr), ("layers", _u32),
                     ("layer_names", _ptr), ("extensions", _u32), ("extension_names", _ptr), ("features", _ptr))
+FloatControls = _typed("FloatControls", ("denormal_independence", _u32), ("rounding_independence", _u32),
+                       ("kept", _u32 * 15))
 BufferInfo = _typed("BufferInfo", ("flags", _u32), ("size", _u64), ("usage", _u32), ("sharing", _u32), ("queues", _u32),
                     ("queue_ids", _ptr))
 Requirements = _struct("Requirements", ("size", _u64), ("align", _u64), ("types", _u32))

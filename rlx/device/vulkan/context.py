@@ -30,6 +30,8 @@ class Physical:
     max_size: int
     offset_align: int
     max_buffers: int
+    #: What it can promise about floats, as :data:`rlx.render.spirv.PROMISES` names it, by width.
+    promises: frozenset[tuple[str, int]]
 
 
 @cache
@@ -68,7 +70,36 @@ def _describe(handle: int) -> Physical:
     return Physical(handle, name, kind, tuple(features), limits.maxStorageBufferRange,
                     limits.maxComputeSharedMemorySize, limits.maxComputeWorkGroupInvocations,
                     limits.maxComputeWorkGroupSize[0], int(limits.minStorageBufferOffsetAlignment),
-                    limits.descriptor3)
+                    limits.descriptor3, _promises(handle))
+
+
+#: VkPhysicalDeviceFloatControlsProperties after its header: two independences, then 16, 32 and 64 bits of each.
+_CONTROLS = ("nan", "denormals")
+FLOAT_CONTROLS = b"VK_KHR_shader_float_controls"
+
+
+def _promises(handle: int) -> frozenset[tuple[str, int]]:
+    """What the driver can keep of float32 and float64; nothing where it lacks the extension."""
+    if FLOAT_CONTROLS not in _extensions(handle):
+        return frozenset()
+    floats = V.FloatControls(sType=1000197000)
+    # The properties of Vulkan 1.0 follow the header: their space is not read here.
+    whole = (C.c_uint64 * (2 + V.PROPERTIES_BYTES // 8))(1000059001, C.addressof(floats))
+    get = V.library().vkGetPhysicalDeviceProperties2
+    get.restype = None
+    get(C.c_void_p(handle), whole)
+    return frozenset((name, bits) for k, name in enumerate(_CONTROLS) for j, bits in enumerate((16, 32, 64))
+                     if floats.kept[3 * k + j] and bits != 16)
+
+
+def _extensions(handle: int) -> set[bytes]:
+    """Names of the device's extensions: VkExtensionProperties is a name of 256 bytes and a version."""
+    n = C.c_uint32()
+    count = V.library().vkEnumerateDeviceExtensionProperties
+    count(C.c_void_p(handle), None, C.byref(n), None)
+    raw = C.create_string_buffer(260 * max(n.value, 1))
+    count(C.c_void_p(handle), None, C.byref(n), raw)
+    return {raw.raw[260 * k:260 * k + 256].split(b"\0")[0] for k in range(n.value)}
 
 
 _U, _U64, _F = C.c_uint32, C.c_uint64, C.c_float
@@ -149,7 +180,9 @@ class Context:
             enabled[feature] = self.physical.features[feature]
         priority = C.c_float(1.0)
         queue = V.QueueInfo(sType=2, family=self.family, count=1, priorities=V.ref(priority))
-        info = V.DeviceInfo(sType=3, queues=1, queue_infos=V.ref(queue), features=V.ref(enabled))
+        names = (C.c_char_p * 1)(FLOAT_CONTROLS)
+        info = V.DeviceInfo(sType=3, queues=1, queue_infos=V.ref(queue), features=V.ref(enabled),
+                            extensions=int(bool(self.physical.promises)), extension_names=V.ref(names))
         out = C.c_void_p()
         V.check(V.call("vkCreateDevice", self._handle, C.byref(info), None, C.byref(out)), "create a device")
         return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, final
 
@@ -17,6 +18,7 @@ from rlx.device.vulkan import api, context, execute
 from rlx.device.vulkan.context import Context
 from rlx.device.vulkan.memory import Pool, Storage
 from rlx.device.vulkan.queue import Pipeline, Queue
+from rlx.ir import loop as L
 from rlx.ir.loop import Kernel, Program
 from rlx.render.commands import plan
 from rlx.render.portable import Portable, make_portable, rewrites
@@ -48,6 +50,25 @@ class VulkanDevice(Device):
         self.queue = Queue(self.context)
         self._pipelines: dict[bytes, Pipeline] = {}
         self._lock = threading.Lock()
+        if not self._fuses():
+            self.caps = replace(self.caps, features=self.caps.features - {"fma"})
+
+    def _fuses(self) -> bool:
+        """Whether ``fma`` rounds once here: ``(1 + 2**-12)**2 - (1 + 2**-11)`` keeps its last term, ``2**-24``.
+
+        The standard leaves that open, and expansions that may rely on it are much shorter.
+        """
+        zero = L.const(0, int32)
+        x, y, z = (L.load(b, zero, float32) for b in ("b0", "b1", "b2"))
+        params = (*[L.Param(f"b{k}", float32, 1, "r") for k in range(3)], L.Param("b3", float32, 1, "w"))
+        kernel = L.Kernel("probe", params, (L.Store("b3", zero, L.expr("fma", (x, y, z), float32)),))
+        names = ("x", "y", "z", "r")
+        buffers = [L.Buffer(n, float32, 1, "input", k) for k, n in enumerate(names[:3])]
+        program = L.Program("probe", (*buffers, L.Buffer("r", float32, 1, "output", 0)), (L.Launch(kernel, names),))
+        given = [self.upload(np.full(1, v, np.float32)) for v in (1 + 2.0**-12, 1 + 2.0**-12, -1 - 2.0**-11)]
+        out = self.empty(float32, (1,))
+        self.load(program).run(given, [out])
+        return bool(self.download(out, float32, (1,))[0] == 2.0**-24)
 
     def empty(self, dtype: DType, shape: Sequence[int]) -> Storage:
         """A range from the pool."""
@@ -65,7 +86,7 @@ class VulkanDevice(Device):
     def binary(self, kernel: Kernel) -> tuple[Portable, Binary]:
         """A kernel in this device's types, and its SPIR-V."""
         portable = make_portable(kernel, self.native, self.caps.features)
-        return portable, render_kernel(portable)
+        return portable, render_kernel(portable, self.context.physical.promises)
 
     def load(self, program: Program) -> Executable:
         """Plan, render and compile the program."""
@@ -110,7 +131,7 @@ def _read_caps(c: Context, native: frozenset[DType]) -> Caps:
         spells=spells(dtypes), rewrites=rewrites(native, dtypes), vector_bytes=16,
         cores=(os.cpu_count() or 1) if p.kind == context.CPU_TYPE else 64,
         max_workgroup=min(p.max_invocations, p.max_size), shared_bytes=p.shared_bytes,
-        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=atomics)
+        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=atomics | {"fma"})
 
 
 __all__ = ["VulkanDevice", "absent", "open"]

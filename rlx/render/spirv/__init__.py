@@ -4,6 +4,6 @@ Of the sources of SPIR-V (a GLSL compiler, WGSL through naga inside wgpu, or dir
 says ``NoContraction`` on every float operation, which neither WGSL nor naga can.
 """
 
-from rlx.render.spirv.kernel import Binary, render_kernel
+from rlx.render.spirv.kernel import PROMISES, Binary, render_kernel
 
-__all__ = ["Binary", "render_kernel"]
+__all__ = ["PROMISES", "Binary", "render_kernel"]

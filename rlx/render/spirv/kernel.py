@@ -17,6 +17,7 @@ from rlx.render.spirv.module import (
     ENTRY_POINT,
     EXECUTION_MODE,
     EXT_INST_IMPORT,
+    EXTENSION,
     FUNCTION,
     INPUT,
     MEMORY_MODEL,
@@ -41,14 +42,23 @@ class Binary:
     workgroup: int
 
 
-def render_kernel(p: Portable) -> Binary:
-    """One module; parameter k is binding k of descriptor set 0."""
-    return _Printer(p).binary()
+#: Promises about floats that a driver may be asked to keep: (capability, execution mode) of SPV_KHR_float_controls.
+PROMISES = {"denormals": (4464, 4459), "nan": (4466, 4461)}
+
+
+def render_kernel(p: Portable, promises: frozenset[tuple[str, int]] = frozenset()) -> Binary:
+    """One module; parameter k is binding k of descriptor set 0.
+
+    ``promises`` are the (name in PROMISES, bits) that the driver can keep: subnormal numbers stay, and NaN, infinities
+    and the sign of zero are not optimized away. Each is asked for where the kernel has floats of that width.
+    """
+    return _Printer(p, promises).binary()
 
 
 class _Printer:
-    def __init__(self, p: Portable) -> None:
+    def __init__(self, p: Portable, promises: frozenset[tuple[str, int]]) -> None:
         self.p = p
+        self.promises = promises
         self.m = Module()
         self.glsl = self.m.id()
         self.grid = p.kernel.grid()
@@ -68,10 +78,17 @@ class _Printer:
         main = self._main(buffers, lane)
         for capability in self._capabilities():
             m.head += instruction(CAPABILITY, capability)
+        kept = sorted((PROMISES[name], bits) for name, bits in self.promises if (22, bits) in m._known)
+        for capability in dict.fromkeys(c for (c, _), _ in kept):
+            m.head += instruction(CAPABILITY, capability)
+        if kept:
+            m.head += instruction(EXTENSION, *text("SPV_KHR_float_controls"))
         m.head += instruction(EXT_INST_IMPORT, self.glsl, *text("GLSL.std.450"))
         m.head += instruction(MEMORY_MODEL, 0, 1)
         m.head += instruction(ENTRY_POINT, 5, main, *text("main"), group, lane)
         m.head += instruction(EXECUTION_MODE, main, 17, self.lanes, 1, 1)
+        for (_, mode), bits in kept:
+            m.head += instruction(EXECUTION_MODE, main, mode, bits)
         return Binary(m.words(), self.groups, self.lanes)
 
     def _capabilities(self) -> list[int]:

@@ -14,6 +14,8 @@ from rlx.ir.loop import Native
 
 #: Sizes below which generated code, which needs no call for each matrix, is not slower.
 SMALL = 64
+#: Matrices of a batch up to which one call each is faster than generated code for all of them.
+CALLS = 64
 _DTYPES = (float32, float64, complex64, complex128)
 
 
@@ -24,7 +26,13 @@ def accepts(call: Call) -> str | None:
         return f"needs float32, float64, complex64 or complex128, got {dtype.name}"
     if min(shape[-2:]) < SMALL:
         return f"is slower than generated code at {shape[-2]}x{shape[-1]}"
-    return "a batch is empty" if 0 in shape else None
+    return "a batch is empty" if any(0 in s for _, s in call.inputs) else None
+
+
+def accepts_few(call: Call) -> str | None:
+    """As :func:`accepts`, for routines that take a call for each matrix of the batch."""
+    batch = prod(call.inputs[0][1][:-2])
+    return accepts(call) or (f"takes a call for each of {batch} matrices" if batch > CALLS else None)
 
 
 def view(address: int, dtype: DType, shape: Sequence[int]) -> Any:
@@ -67,3 +75,10 @@ def spoiled(bad: Any, *results: Any) -> list[Any]:
 def unfit(a: Any) -> Any:
     """Which matrices have a NaN or an infinity."""
     return ~driver.cupy().isfinite(a).all(axis=(-2, -1))
+
+
+def each(a: Any, work: Callable[[Any], Sequence[Any]]) -> list[Any]:
+    """``work`` on every matrix of a batch; its results stacked, with the batch's axes."""
+    cp = driver.cupy()
+    made = [work(x) for x in a.reshape((-1, *a.shape[-2:]))]
+    return [cp.stack(parts).reshape((*a.shape[:-2], *parts[0].shape)) for parts in zip(*made, strict=True)]
