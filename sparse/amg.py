@@ -93,8 +93,9 @@ def smoothed_aggregation(A: Any, *, theta: float = 0.08, coarsest: int = 300, dt
     Raises ValueIssue where the diagonal is not positive.
 
     >>> import numpy as np, rlx.sparse
-    >>> A = rlx.sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (2000, 2000))
-    >>> _, info = rlx.sparse.cg(A, np.ones(2000), rtol=1e-8, M=rlx.sparse.smoothed_aggregation(A))
+    >>> A, one = rlx.sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (60, 60)), rlx.sparse.eye(60)
+    >>> A = rlx.sparse.kron(one, A) + rlx.sparse.kron(A, one)
+    >>> _, info = rlx.sparse.cg(A, np.ones(3600), rtol=1e-8, M=rlx.sparse.smoothed_aggregation(A))
     >>> info.reason, info.iterations < 30
     ('converged', True)
     """

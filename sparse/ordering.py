@@ -26,7 +26,7 @@ def amd(indptr: Ints, indices: Ints) -> Ints:
 
     >>> import numpy as np
     >>> from rlx.sparse.ordering import amd
-    >>> amd(np.array([0, 3, 4, 5, 6]), np.array([1, 2, 3, 0, 0, 0]))[-1] in (0, 3)    # the hub of a star comes late
+    >>> 0 in amd(np.array([0, 3, 4, 5, 6]), np.array([1, 2, 3, 0, 0, 0]))[-2:]    # the hub of a star comes late
     True
     """
     n = len(indptr) - 1

@@ -302,10 +302,14 @@ def test_collection_matrices(name: str) -> None:
     a, n = A.to_scipy(), A.shape[0]
     b = a @ np.ones(n)
     if name.startswith("west"):
-        scale = rlx.sparse.ilu0(A, shift=1e-2)
-        for solve in (rlx.sparse.gmres, rlx.sparse.bicgstab):
-            x, info = solve(A, b, rtol=1e-8, maxiter=2000, M=scale)
-            assert info.converged == (residual(a, x, b) <= 1e-8 * np.linalg.norm(b) * (1 + 1e-6))
+        # No zero-fill preconditioner exists (its diagonal has holes): reports must be honest, gmres as good as SciPy.
+        for solve in (rlx.sparse.gmres, rlx.sparse.bicgstab, rlx.sparse.lsqr):
+            x, info = solve(A, b, rtol=1e-8, maxiter=2000)
+            left = residual(a, x, b) if solve is not rlx.sparse.lsqr else np.linalg.norm(a.T @ (b - a @ np.asarray(x)))
+            assert info.residual == pytest.approx(left, rel=1e-3) and info.converged == (info.residual <= info.target)
+        x, info = rlx.sparse.gmres(A, b, rtol=1e-8, restart=n, maxiter=n)
+        y, _ = scipy.sparse.linalg.gmres(a, b, rtol=1e-8, restart=n, maxiter=1)
+        assert residual(a, x, b) <= 1.1 * max(residual(a, y, b), 1e-8 * np.linalg.norm(b))
         return
     for M in (rlx.sparse.jacobi(A), rlx.sparse.ic0(A), rlx.sparse.smoothed_aggregation(A)):
         for solve in (rlx.sparse.cg, rlx.sparse.minres):
