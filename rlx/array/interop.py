@@ -216,7 +216,7 @@ def array_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 #: NumPy's keywords that the standard names otherwise.
-_RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max"}
+_RENAMED = {"a_min": "min", "a_max": "max"}
 
 
 def _function(spelled: str, name: str) -> Any:

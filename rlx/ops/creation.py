@@ -198,7 +198,8 @@ def _triangle(x: Array, k: int, lower: bool) -> Array:
     rows = iota(n, dt.int64, x._value.node.device).reshape((n, 1))
     cols = iota(m, dt.int64, x._value.node.device).reshape((1, m))
     keep = cols <= rows + k if lower else cols >= rows + k
-    return choose(keep, x, literal(0, x.dtype, x._value.node.device))
+    out: Array = choose(keep, x, literal(0, x.dtype, x._value.node.device))
+    return out
 
 
 @public

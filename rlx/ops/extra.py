@@ -15,6 +15,7 @@ from rlx.core.errors import DTypeError
 from rlx.core.shape import broadcast_shapes
 from rlx.ir.op import NotDifferentiable, Sample
 from rlx.ops.control import while_loop
+from rlx.ops.dtypes import finfo
 
 _LN2 = 0.6931471805599453
 
@@ -302,7 +303,7 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
         m, e = frexp(cast(a, dt.float32))
         return cast(m, a.dtype), e
     field, bias, mantissa, kind = (8, 127, 23, dt.int32) if a.dtype.bits == 32 else (11, 1023, 52, dt.int64)
-    tiny = FUNCTIONS["abs"](a) < float(FUNCTIONS["finfo"](a.dtype).smallest_normal)
+    tiny = FUNCTIONS["abs"](a) < finfo(a.dtype).smallest_normal
     scaled = _where(tiny, a * 2.0**(mantissa + 2), a)
     bits = FUNCTIONS["bitcast"](scaled, kind)
     mask = (1 << field) - 1
@@ -326,7 +327,7 @@ def real_if_close(x: Any, /, tol: float = 100.0) -> Array:
     a = as_array(x)
     if not a.dtype.is_complex:
         return a
-    bound = tol * float(FUNCTIONS["finfo"](a.dtype).eps) if tol > 1 else tol
+    bound = tol * finfo(a.dtype).eps if tol > 1 else tol
     return FUNCTIONS["real"](a) if bool(FUNCTIONS["all"](FUNCTIONS["abs"](FUNCTIONS["imag"](a)) < bound)) else a
 
 

@@ -12,6 +12,7 @@ from rlx.array.build import as_array, cast
 from rlx.array.define import public
 from rlx.core import dtype as dt
 from rlx.core.errors import IndexOutOfBounds, ShapeError, ValueIssue
+from rlx.ops.dtypes import result_type
 from rlx.ops.index import inside
 from rlx.ops.movement import reshape
 
@@ -26,7 +27,7 @@ class Grid:
         axes = [_ranged(s) for s in (key if isinstance(key, tuple) else (key,))]
         if not isinstance(key, tuple):
             return axes[0]
-        kind = FUNCTIONS["result_type"](*axes)
+        kind = result_type(*axes)
         parts = FUNCTIONS["meshgrid"](*[cast(a, kind) for a in axes], indexing="ij", sparse=self._sparse)
         return parts if self._sparse else FUNCTIONS["stack"](parts)
 

@@ -118,14 +118,14 @@ def compress(condition: Any, x: Any, /, axis: int | None = None) -> Array:
 @public
 def trim_zeros(x: Any, /, trim: str = "fb") -> Array:
     """A vector without its leading (``"f"``) and trailing (``"b"``) zeros; how many there are is looked at."""
-    x = as_array(x)
-    if x.ndim != 1:
-        raise ShapeError(f"trim_zeros() of an array of shape {x.shape}", why="it takes a vector", do="flatten it first")
-    at = np.asarray(FUNCTIONS["flatnonzero"](x))
+    a = as_array(x)
+    if a.ndim != 1:
+        raise ShapeError(f"trim_zeros() of an array of shape {a.shape}", why="it takes a vector", do="flatten it first")
+    at = np.asarray(FUNCTIONS["flatnonzero"](a))
     if not at.size:
-        return x[:0]
-    low, high = int(at[0]) if "f" in trim.lower() else 0, int(at[-1]) + 1 if "b" in trim.lower() else x.shape[0]
-    return x[low:high]
+        return a[:0]
+    low, high = int(at[0]) if "f" in trim.lower() else 0, int(at[-1]) + 1 if "b" in trim.lower() else a.shape[0]
+    return a[low:high]
 
 
 @public

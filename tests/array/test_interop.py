@@ -114,7 +114,7 @@ def test_numpys_array_functions_stay_rlx():
     for f in (lambda v: np.concatenate([v, v]), lambda v: np.sum(v, axis=0), lambda v: np.mean(v),
               lambda v: np.sort(v, axis=0),
               lambda v: np.where(v > 1, v, 0), lambda v: np.einsum("ij,jk", v, v), lambda v: np.transpose(v),
-              lambda v: np.std(v, ddof=1),
+              lambda v: np.std(v, ddof=1), lambda v: np.cov(v, ddof=0),
               lambda v: np.clip(v, 1.5, 3), lambda v: np.cumsum(v), lambda v: np.trace(v), lambda v: np.dot(v, v),
               lambda v: v @ a,
               lambda v: np.add.reduce(v), lambda v: np.multiply.outer(v, v), lambda v: np.add.accumulate(v, axis=0),
