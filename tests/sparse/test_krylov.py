@@ -288,12 +288,12 @@ def test_under_jit_the_report_is_arrays() -> None:
 # Matrices of the collections
 
 def collection() -> Path | None:
-    """The folder of Matrix Market files that ``RLX_MATRICES`` names."""
-    found = os.environ.get("RLX_MATRICES", "")
+    """The folder of Matrix Market files that ``RLX_TEST_MATRICES`` names."""
+    found = os.environ.get("RLX_TEST_MATRICES", "")
     return Path(found) if found else None
 
 
-@pytest.mark.skipif(collection() is None, reason="RLX_MATRICES names no folder with 494_bus.mtx, west0479.mtx, ...")
+@pytest.mark.skipif(collection() is None, reason="RLX_TEST_MATRICES names no folder with 494_bus.mtx, west0479.mtx, ...")
 @pytest.mark.parametrize("name", ["494_bus.mtx", "bcsstk16.mtx.gz", "west0479.mtx"])
 def test_collection_matrices(name: str) -> None:
     folder = collection()
