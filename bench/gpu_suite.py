@@ -334,13 +334,15 @@ def other_devices(copy: float, n: int = 1 << 27) -> None:
         if (reason := devices.available()[device]) is not None:
             print(f"no {device} here: {reason}", flush=True)
             continue
-        a, f = rlx.asarray(host_, device=device), rlx.jit(lambda x: chain(rlx, x), device=device)
+        a = rlx.asarray(host_, device=device)
+        for name, work in (("x * 2 + 1", lambda x: x * 2 + 1), ("chain of 10", lambda x: chain(rlx, x))):
+            f = rlx.jit(work, device=device)
 
-        def many(f: Any = f, a: Any = a) -> None:
-            for _ in range(10):
-                y = f(a)
-            np.asarray(y[:1])
-        report(f"chain of 10, 2^{n.bit_length() - 1} f32, {device}", {"rlx": many}, 80 * n, copy, 10)
+            def many(f: Any = f, a: Any = a) -> None:
+                for _ in range(10):
+                    y = f(a)
+                y.block_until_ready()
+            report(f"{name}, 2^{n.bit_length() - 1} f32, {device}", {"rlx": many}, 80 * n, copy, 10)
 
 
 def limit() -> float:

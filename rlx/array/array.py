@@ -306,8 +306,9 @@ class Array:
         return FUNCTIONS["to_device"](self, device)
 
     def block_until_ready(self) -> Array:
-        """Evaluate, wait, and return the array."""
+        """Evaluate, wait for the device, and return the array."""
         self._evaluate()
+        hooks.wait(self.device)
         return self
 
     # Operators

@@ -30,6 +30,8 @@ class Hooks:
     #: The module of public names, for a version of the standard.
     namespace: Callable[[str | None], Any]
     download: Callable[[Any], np.ndarray]
+    #: Wait for all work on a device.
+    wait: Callable[[str], None]
     default_float: Callable[[str], dt.DType]
     compile: Callable[..., Any]
     #: A graph with what may fail in it as further outputs, and the watches on them.

@@ -328,6 +328,7 @@ def install() -> None:
     hooks.evaluate = evaluate
     hooks.upload = upload
     hooks.download = download
+    hooks.wait = lambda name: devices.find(name).synchronize()
     hooks.adopt = adopt
     hooks.give = give
     hooks.take = take

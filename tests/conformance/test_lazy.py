@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx import device as devices
 from rlx.array import build
 from rlx.core.errors import DeviceError, TraceError
 from rlx.ir.graph import postorder
@@ -227,3 +228,11 @@ def test_a_loop_that_looks_at_part_of_what_it_accumulates() -> None:
         assert float(acc[0]) == 0.5 * (k + 1)
         counts.append(PROGRAMS.compiles)
     assert counts[-1] == counts[29]
+
+
+def test_block_until_ready_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+    kind = type(devices.find("cpu"))
+    monkeypatch.setattr(kind, "synchronize", lambda self: waited.append(self.name))
+    x = rlx.asarray([1.0, 2.0], device="cpu") + 1
+    assert x.block_until_ready() is x and waited == ["cpu"]
