@@ -103,7 +103,7 @@ def method_case(name: str, m: Any, rtol: float = 1e-8) -> Case:
 
 def main(command: str, seconds: float = 6.0) -> Report:
     """All rows; ``RLX_BENCH_MATRICES`` names further Matrix Market files, separated by the path separator."""
-    report = new_report("Sparse solvers", command)
+    report = new_report("Sparse solvers", command, ("pyamg",))
     report.limits["bandwidth GB/s"] = bandwidth()
     big = poisson(1000)
     report.add(cg_case("cg, Poisson 1000x1000, f64", big, 100, "2x scipy, 75 % of bandwidth"), seconds)
