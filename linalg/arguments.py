@@ -37,7 +37,7 @@ def same_batch(name: str, a: Array, b: Array) -> tuple[Array, Array]:
         lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ShapeError as e:
         raise MatrixShapeError(f"{name}() of shapes {a.shape} and {b.shape}", why="their batches do not fit each other",
-                         do="leading axes must be equal or 1") from e
+                               do="leading axes must be equal or 1") from e
     return broadcast(a, (*lead, *a.shape[-2:])), broadcast(b, (*lead, *b.shape[-2:]))
 
 
@@ -47,8 +47,9 @@ def right_side(name: str, a: Array, b: Array) -> tuple[Array, Array, bool]:
     if vector:
         b = rlx.expand_dims(b, axis=-1)
     if b.ndim < 2 or b.shape[-2] != a.shape[-2]:
-        raise MatrixShapeError(f"{name}() with a matrix of shape {a.shape} and right sides of shape {b.shape}",
-                         why=f"there are {a.shape[-2]} equations", do="the right sides need as many rows")
+        raise MatrixShapeError(
+            f"Incompatible dimensions: {name}() with a matrix of shape {a.shape} and right sides of shape {b.shape}",
+            why=f"there are {a.shape[-2]} equations", do="the right sides need as many rows")
     a, b = same_batch(name, a, b)
     return a, b, vector
 

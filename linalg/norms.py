@@ -12,7 +12,7 @@ from rlx.array.hooks import default_float
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.core.shape import axes_tuple, axis_index
 from rlx.linalg.arguments import floats
-from rlx.linalg.errors import matrix, square
+from rlx.linalg.errors import MatrixShapeError, matrix, square
 from rlx.linalg.solvers import inv
 from rlx.linalg.spectral import svdvals
 
@@ -105,8 +105,8 @@ def cond(x: Any, p: Any = None) -> Array:
     """
     (a,) = floats("cond", x)
     if 0 in matrix(a, "cond").shape[-2:]:
-        raise ShapeError(f"cond() of an array of shape {a.shape}", why="an empty matrix has no condition",
-                         do="check the shape first")
+        raise MatrixShapeError(f"cond() of an array of shape {a.shape}", why="an empty matrix has no condition",
+                               do="check the shape first")
     if p in (None, 2, -2):
         s = svdvals(a)
         top, low = s[..., 0], s[..., -1]

@@ -14,6 +14,7 @@ from rlx.linalg.arguments import LstsqResult, SlogdetResult, eps_of, floats, rig
 from rlx.linalg.diagonals import diagonal
 from rlx.linalg.errors import RAISE, MatrixShapeError, matrix, outcome, square
 from rlx.linalg.factor import identity_like
+from rlx.linalg.ops import det as _det
 from rlx.linalg.ops import lu as _lu
 from rlx.linalg.ops.common import adjoint, counter, nan_where
 from rlx.linalg.ops.triangular import triangular
@@ -67,27 +68,20 @@ def solve_triangular(a: Any, b: Any, /, trans: int | str = 0, lower: bool = Fals
 
 
 def det(x: Any, /) -> Array:
-    """The determinant of ``(..., n, n)``; 0 for a singular matrix."""
+    """The determinant of ``(..., n, n)``; 0 for a singular matrix, whose gradient, the cofactors, exists as well."""
     (a,) = floats("det", x)
-    packed, parity = _packed(square(a, "det"))
-    return rlx.prod(diagonal(packed), axis=-1) * parity
+    found: Array = _det.det(square(a, "det"))
+    return found
 
 
 def slogdet(x: Any, /) -> SlogdetResult:
     """``(sign, logabsdet)`` with ``det = sign * exp(logabsdet)``; (0, -inf) for a singular matrix."""
     (a,) = floats("slogdet", x)
-    packed, parity = _packed(square(a, "slogdet"))
+    packed, parity = _det.factored(square(a, "slogdet"))
     d = diagonal(packed)
     size = rlx.abs(d)
     phase = d / cast(rlx.where(rlx.equal(size, 0), 1, size), d.dtype)
     return SlogdetResult(rlx.prod(phase, axis=-1) * parity, rlx.sum(rlx.log(size), axis=-1))
-
-
-def _packed(a: Array) -> tuple[Array, Array]:
-    """The packed LU, and the sign of its row exchanges."""
-    packed, pivots, _, _ = _lu.lu(a)
-    moved = cast(rlx.not_equal(pivots, counter(pivots.shape[-1], a)), dt.int64)
-    return packed, cast(1 - 2 * rlx.remainder(rlx.sum(moved, axis=-1), 2), a.dtype)
 
 
 def _cutoff(s: Array, shape: tuple[Any, ...], rtol: Any) -> Array:

@@ -1,5 +1,5 @@
 """The factorizations as ops: one file a family, each with its oracle, common path, gradient and samples."""
 
-from rlx.linalg.ops import cholesky, eig, eigh, expm, lu, qr, svd, triangular
+from rlx.linalg.ops import cholesky, det, eig, eigh, expm, lu, qr, svd, triangular
 
-__all__ = ["cholesky", "eig", "eigh", "expm", "lu", "qr", "svd", "triangular"]
+__all__ = ["cholesky", "det", "eig", "eigh", "expm", "lu", "qr", "svd", "triangular"]

@@ -150,10 +150,12 @@ def _(a: Any, *, full: bool = False) -> Any:
 
 @svd.grad
 def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]:
-    """With ``F_ij = 1/(s_j^2 - s_i^2)``: the terms of s, of U and Vh inside their spans, and of what lies outside.
+    """``Abar = U (diag(sbar) + (X + Y) / 2(s_j - s_i) + (X - Y) / 2(s_j + s_i)) Vh``, and what lies outside the spans.
 
-    F is zero between equal singular values, and terms over a singular value of zero are dropped: right for all that
-    depends on such vectors through their common subspace, as for equal eigenvalues (:mod:`rlx.linalg.ops.eigh`).
+    X and Y are ``U^H Ubar`` and ``V^H Vbar`` less their adjoints. Between equal singular values the first quotient is
+    left out, which is right for all that depends on their vectors through their common subspaces, as for equal
+    eigenvalues (:mod:`rlx.linalg.ops.eigh`): X + Y is zero there. The second stays: ``U Vh`` has a gradient at a
+    rotation. Terms over a singular value of zero are dropped.
     """
     u, s, vh = out[:3]
     ub, sb, vhb = ct[:3]
@@ -167,27 +169,23 @@ def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]
     positive = s > rlx.max(s, axis=-1, keepdims=True) * eps(s.dtype)
     inverse = cast(rlx.where(positive, 1 / rlx.where(positive, s, 1), 0), u.dtype)
     on = rlx.equal(rows_of(k, a), cols_of(k, a)).reshape((k, k))
-    # 1/(s_j^2 - s_i^2), the difference taken before the squares.
-    down = _over(s[..., None, :] - s[..., :, None], s) / _nonzero(s[..., None, :] + s[..., :, None])
-    down = cast(down, u.dtype)
-    diagonal = wide * 0 if sb is None else cast(sb, u.dtype)
-    inner = rlx.where(on, diagonal[..., None, :], 0)
-    outside = None
+    inner = rlx.where(on, (wide * 0 if sb is None else cast(sb, u.dtype))[..., None, :], 0)
+    x = y = outside = None
     if ub is not None:
         gu = rlx.matmul(adjoint(u), ub)
-        j = down * gu
-        inner = inner + (j + adjoint(j)) * wide[..., None, :]
-        if a.dtype.is_complex:
-            inner = inner + rlx.where(on, (gu - adjoint(gu)) / 2 * inverse[..., None, :], 0)
+        x = gu - adjoint(gu)
         if m > k:
             outside = rlx.matmul((ub - rlx.matmul(u, gu)) * inverse[..., None, :], vh)
     if vhb is not None:
         gv = rlx.matmul(vhb, adjoint(vh))
-        k2 = down * adjoint(gv)
-        inner = inner + wide[..., :, None] * (k2 + adjoint(k2))
+        y = adjoint(gv) - gv
         if n > k:
             term = rlx.matmul(u, inverse[..., :, None] * (vhb - rlx.matmul(gv, vh)))
             outside = term if outside is None else outside + term
+    if x is not None or y is not None:
+        x, y = 0 if x is None else x, 0 if y is None else y
+        apart, together = _over(s[..., None, :] - s[..., :, None], s), _over(s[..., None, :] + s[..., :, None], s)
+        inner = inner + ((x + y) * cast(apart, u.dtype) + (x - y) * cast(together, u.dtype)) / 2
     g = rlx.matmul(rlx.matmul(u, inner), vh)
     return (g if outside is None else g + outside,)
 
@@ -195,10 +193,6 @@ def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]
 def _over(gap: Array, s: Array) -> Array:
     from rlx.linalg.ops.eigh import safe_inverse
     return safe_inverse(gap, s)
-
-
-def _nonzero(x: Array) -> Array:
-    return rlx.where(rlx.equal(x, 0), 1, x)
 
 
 def _canonical(outs: Any, a: Any, **attrs: Any) -> list[Any]:

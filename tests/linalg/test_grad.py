@@ -98,6 +98,43 @@ def test_equal_eigenvalues_leave_the_gradient_finite_and_right_for_their_subspac
     assert np.isfinite(g).all() and abs(slope - (g * d).sum()) < 1e-6
 
 
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_determinant_has_a_gradient_where_it_is_zero(rank: int, kind: str) -> None:
+    """The cofactors: of rank one for a matrix of rank n - 1, zero below; beside a regular matrix of the batch."""
+    whole = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
+    a = np.stack([{1: np.ones((3, 3)), 2: whole, 3: whole + np.eye(3)}[rank], np.diag([1.0, 2.0, 3.0])])
+    a = a * (1 + 0.5j) if kind == "complex" else a
+    g = np.asarray(rlx.grad(lambda x: loss(la.det(x)))(rlx.asarray(a)))
+    rng, h = np.random.default_rng(2), 1e-5
+    d = rng.standard_normal(a.shape) + (1j * rng.standard_normal(a.shape) if kind == "complex" else 0)
+    slope = (loss(la.det(rlx.asarray(a + h * d))).item() - loss(la.det(rlx.asarray(a - h * d))).item()) / (2 * h)
+    assert abs(slope - np.sum(g.conj() * d).real) < 1e-7
+
+
+def test_equal_and_zero_singular_values_leave_gradients_finite_and_right() -> None:
+    """The orthogonal factor at a rotation, a truncated product at rank two, a nuclear norm of full rank."""
+    rng, h = np.random.default_rng(0), 1e-6
+    w = rng.standard_normal((3, 3))
+    rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    rank_two = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
+
+    def polar(x: Any) -> Any:
+        u, _, vh = la.svd(x)
+        return rlx.sum((u @ vh) * w)
+
+    def largest_two(x: Any) -> Any:
+        u, s, vh = la.svd(x)
+        return rlx.sum(((u[:, :2] * s[:2]) @ vh[:2]) * w)
+
+    for f, a in ((polar, rotation), (polar, 2 * np.eye(3)), (largest_two, rank_two),
+                 (lambda x: la.norm(x, "nuc"), rotation), (lambda x: rlx.sum(la.svdvals(x) ** 2), rank_two)):
+        g = np.asarray(rlx.grad(f)(rlx.asarray(a)))
+        d = rng.standard_normal((3, 3))
+        slope = (f(rlx.asarray(a + h * d)).item() - f(rlx.asarray(a - h * d)).item()) / (2 * h)
+        assert abs(slope - (g * d).sum()) < 1e-6
+
+
 def test_a_norm_at_zero_has_a_zero_gradient() -> None:
     assert np.array_equal(np.asarray(rlx.grad(lambda x: la.norm(x))(rlx.zeros((3,)))), np.zeros(3))
 
