@@ -132,7 +132,7 @@ def collection() -> Path | None:
     return Path(folder) if folder and Path(folder).is_dir() else None
 
 
-@pytest.mark.skipif(collection() is None, reason="RLX_TEST_MATRICES names no folder with 494_bus.mtx, west0479.mtx, ...")
+@pytest.mark.skipif(collection() is None, reason="RLX_TEST_MATRICES names no folder with west0479.mtx, ...")
 @pytest.mark.parametrize("name", ["494_bus.mtx", "bcsstk16.mtx.gz", "west0479.mtx"])
 def test_the_collection(name: str) -> None:
     A = rlx.sparse.CSR.from_mtx(collection() / name)  # type: ignore[operator]

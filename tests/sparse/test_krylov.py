@@ -293,7 +293,7 @@ def collection() -> Path | None:
     return Path(found) if found else None
 
 
-@pytest.mark.skipif(collection() is None, reason="RLX_TEST_MATRICES names no folder with 494_bus.mtx, west0479.mtx, ...")
+@pytest.mark.skipif(collection() is None, reason="RLX_TEST_MATRICES names no folder with west0479.mtx, ...")
 @pytest.mark.parametrize("name", ["494_bus.mtx", "bcsstk16.mtx.gz", "west0479.mtx"])
 def test_collection_matrices(name: str) -> None:
     folder = collection()
