@@ -304,7 +304,10 @@ class _Renderer:
         if s.kind == loop.SERIAL and not _is_constant(s) and not any(isinstance(x, loop.For) for x in s.body):
             # A short loop of unknown length (a CSR row): the rest of an unrolled one costs more than it saves.
             properties.append(_NO_UNROLL)
-        if s.kind == loop.VECTOR and _is_constant(s) and s.stop.value - s.start.value in range(*_SHORT):
+        if s.kind == loop.SERIAL and _is_constant(s) and any(map(_is_short, s.body)):
+            # Written out, each of its copies of the inner loop would be made vectors: time to compile, no speed.
+            properties.append(_NO_UNROLL)
+        if _is_short(s):
             # Written out before it is made vectors, its independence would be forgotten and it would stay scalar.
             properties.append(_NO_UNROLL)
         if group:
@@ -336,6 +339,12 @@ def _grid_strides(kernel: loop.Kernel) -> list[tuple[int, int]]:
         strides.append((extent, stride))
         stride *= extent
     return strides[::-1]
+
+
+def _is_short(s: loop.Stmt) -> bool:
+    """A vector loop that LLVM would write out in full before it makes vectors."""
+    return (isinstance(s, loop.For) and s.kind == loop.VECTOR and _is_constant(s)
+            and s.stop.value - s.start.value in range(*_SHORT))
 
 
 def _is_constant(s: loop.For) -> bool:

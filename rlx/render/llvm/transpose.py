@@ -27,7 +27,7 @@ def define(s: Transpose, helpers: Helpers) -> str:
 
 
 class _Block:
-    """Writes one function: a loop over the columns of squares, then the edges."""
+    """Writes one function: loops over the squares, then the edges."""
 
     def __init__(self, s: Transpose, helpers: Helpers) -> None:
         self.s = s
@@ -50,14 +50,18 @@ class _Block:
         rows, columns = s.m // side * side, s.n // (2 * side) * 2 * side
         out = [f"define internal void @{name}(ptr noalias %dst, ptr noalias %src) nounwind noinline {{", "entry:"]
         if rows and columns:
-            out += ["  br label %square", "square:", "  %j = phi i64 [ 0, %entry ], [ %after, %square ]"]
-            for i in range(0, rows, side):
-                # Two squares are a whole cache line of each row: rows at a stride of a power of two evict each other.
-                self.square(i, "%j")
-                self.square(i, self.op(f"add nuw nsw i64 %j, {side}"))
-            out += [*self.taken(), f"  %after = add nuw nsw i64 %j, {2 * side}",
-                    f"  %more = icmp ult i64 %after, {columns}",
-                    f"  br i1 %more, label %square, label %edges, !llvm.loop {self.loop}", "edges:"]
+            # Two squares are a whole cache line of each row: rows at a stride of a power of two evict each other.
+            for first in (0, side):
+                source = self.op(f"add nuw nsw i64 {self.op(f'mul nuw nsw i64 %i, {s.src_stride}')}, %j")
+                target = self.op(f"add nuw nsw i64 {self.op(f'mul nuw nsw i64 %j, {s.dst_stride}')}, %i")
+                self.square(source, target, first)
+            out += ["  br label %columns", "columns:", "  %j = phi i64 [ 0, %entry ], [ %after, %next ]",
+                    "  br label %square", "square:", "  %i = phi i64 [ 0, %columns ], [ %i.next, %square ]",
+                    *self.taken(), f"  %i.next = add nuw nsw i64 %i, {side}",
+                    f"  %again = icmp ult i64 %i.next, {rows}",
+                    f"  br i1 %again, label %square, label %next, !llvm.loop {self.loop}", "next:",
+                    f"  %after = add nuw nsw i64 %j, {2 * side}", f"  %more = icmp ult i64 %after, {columns}",
+                    f"  br i1 %more, label %columns, label %edges, !llvm.loop {self.loop}", "edges:"]
         else:
             rows = columns = 0
             out += ["  br label %edges", "edges:"]
@@ -82,14 +86,13 @@ class _Block:
                 f"  {c}.more = icmp ult i64 {c}.next, {columns[1]}",
                 f"  br i1 {c}.more, label %{label}, label %{label}end, !llvm.loop {self.loop}", f"{label}end:"]
 
-    def square(self, row: int, column: str) -> None:
-        """The square at this row and column of src."""
+    def square(self, source: str, target: str, first: int) -> None:
+        """The square at column ``first`` after these places of src and dst."""
         s = self.s
-        rows = [self.op(f"load {self.vector}, ptr {self.at('%src', column, (row + i) * s.src_stride)}, "
-                        f"align {self.item}") for i in range(self.side)]
-        line = self.op(f"mul nuw nsw i64 {column}, {s.dst_stride}")
+        rows = [self.op(f"load {self.vector}, ptr {self.at('%src', source, k * s.src_stride + first)}, "
+                        f"align {self.item}") for k in range(self.side)]
         for k, v in enumerate(self.transposed(rows)):
-            self.lines.append(f"  store {self.vector} {v}, ptr {self.at('%dst', line, k * s.dst_stride + row)}, "
+            self.lines.append(f"  store {self.vector} {v}, ptr {self.at('%dst', target, (first + k) * s.dst_stride)}, "
                               f"align {self.item}")
 
     def transposed(self, rows: list[str]) -> list[str]:
