@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from rlx.device.cpu.device import CpuDevice
 from rlx.ir import loop as L
 from rlx.ir.text import parse_program, print_program
 from rlx.ir.verify import verify_program
+from tests.test_readme import execute
 
 SIZES = [(64, 96, 64), (13, 17, 29), (2, 8, 8), (97, 40, 33), (300, 200, 100), (12, 8, 500), (5, 100, 10),
          (200, 9, 1030)]
@@ -193,3 +195,8 @@ def test_half_precision_sums_in_single_and_rounds_once(dtype: str) -> None:
 def test_a_small_product_is_a_reduction() -> None:
     small = _program(lambda x, y: x @ y, rlx.ones((3, 4)), rlx.ones((4, 3)))
     assert not _tiles(small)
+
+
+def test_the_page_on_products_runs() -> None:
+    page = Path(__file__).parents[2] / "docs" / "products.md"
+    assert execute(page.read_text(encoding="utf-8"), "docs/products.md") == 1

@@ -32,8 +32,9 @@ class Rates:
     library_turn: float
 
 
-#: By bytes of a vector. 64: EPYC of the fourth generation (AVX-512), OpenBLAS 0.3.34 with SkylakeX kernels. 32: EPYC of
-#: the third generation (AVX2), the same OpenBLAS with Haswell kernels. Pairs: columns of rhs along memory, and rows.
+#: By bytes of a vector. 64: EPYC of the fourth generation (AVX-512), OpenBLAS 0.3.34 with SkylakeX kernels, all
+#: measured. 32: EPYC of the third generation (AVX2), the same OpenBLAS with Haswell kernels: rates measured, packing
+#: and turning estimated from them. Pairs: columns of rhs along memory, and rows.
 RATES = {64: Rates("AVX-512", 116.0, 105.0, 115.0, 4, 0.019, 0.037, (0.045, 0.025), (0.15, 0.035), 0.1),
          32: Rates("AVX2", 99.0, 90.0, 88.0, 8, 0.025, 0.05, (0.06, 0.03), (0.15, 0.05), 0.1)}
 #: Multiply-adds up to which OpenBLAS takes kernels that do not pack.
