@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
+from rlx.compile.builder import Builder
 from rlx.compile.emit import Index
 from rlx.compile.fuse import sizes
 from rlx.compile.nest import CHUNK_WORK, Made
@@ -22,9 +22,6 @@ from rlx.core.dtype import bool_
 from rlx.ir import loop as L
 from rlx.ir.graph import Node
 from rlx.ir.loop import Expr, Stmt
-
-if TYPE_CHECKING:
-    from rlx.compile.special import Special
 
 DIGITS = 256
 #: Elements of a line from which counting bytes beats merging, by bits of the key.
@@ -43,7 +40,7 @@ def pays(n: Node) -> bool:
 class Radix:
     """The kernels of one sort; ``spawn`` makes the builder of one kernel."""
 
-    def __init__(self, node: Node, spawn: Callable[[], Special]) -> None:
+    def __init__(self, node: Node, spawn: Callable[[], Builder]) -> None:
         self.node, self.spawn = node, spawn
         key = node.args[0]
         self.axis, self.shape = node.attr("axis"), sizes(key)
@@ -61,12 +58,14 @@ class Radix:
 
     # Pieces
 
-    def _word(self, s: Special, index: Index) -> Expr:
+    def _word(self, s: Builder, index: Index) -> Expr:
         """The key at an index as an unsigned integer in the order of the sort, NaN last."""
         key = self.node.args[0]
         x = s.em.let(s.em.value(key, index))
         top = 1 << (self.bits - 1)
-        const = lambda v: L.const(v, self.word)
+
+        def const(v: int) -> Expr:
+            return L.const(v, self.word)
         if key.dtype.is_float:
             plain = s.em.let(L.select(L.expr("eq", (x, L.const(0, x.dtype)), bool_), L.const(0, x.dtype), x))
             u = s.em.let(L.expr("bitcast", (plain,), self.word))
@@ -82,32 +81,32 @@ class Radix:
             u = L.select(L.expr("isnan", (x,), bool_), const(2 * top - 1), u)
         return u
 
-    def _digit(self, s: Special, word: Expr, p: int) -> Expr:
+    def _digit(self, s: Builder, word: Expr, p: int) -> Expr:
         shifted = L.expr("shr", (word, L.const(8 * p, self.word)), self.word) if p else word
         masked = shifted if self.bits == 8 else L.expr("and", (shifted, L.const(DIGITS - 1, self.word)), self.word)
         return L.expr("cast", (masked,), s.ix.dtype)
 
-    def _named(self, s: Special, e: Expr, prefix: str = "n") -> Expr:
+    def _named(self, s: Builder, e: Expr, prefix: str = "n") -> Expr:
         """A name for a value now: what it reads may be overwritten later."""
         name = s.em.name(prefix)
         s.em.here.append(L.Let(name, e))
         s.em.define(name)
         return L.var(name, e.dtype)
 
-    def _each(self, s: Special, start: Expr, stop: Expr, body: Callable[[Expr], None], kind: str = L.SERIAL) -> None:
+    def _each(self, s: Builder, start: Expr, stop: Expr, body: Callable[[Expr], None], kind: str = L.SERIAL) -> None:
         name = s.em.name("i")
         v = s.ix.var(name, max(self.length, 2))
         s.em.open(name)
         body(v)
         s.em.loop(name, start, stop, kind)
 
-    def _when(self, s: Special, cond: Expr, body: Callable[[], None]) -> None:
+    def _when(self, s: Builder, cond: Expr, body: Callable[[], None]) -> None:
         s.em.open()
         body()
         then = s.em.close()
         s.em.here.append(L.If(cond, then))
 
-    def _cleared(self, s: Special, count: int, prefix: str = "n") -> str:
+    def _cleared(self, s: Builder, count: int, prefix: str = "n") -> str:
         """A local array of zeros."""
         name = s.em.name(prefix)
         s.em.here.append(L.Array(name, s.ix.dtype, count, "local"))
@@ -116,13 +115,13 @@ class Radix:
         s.em.here.append(L.For(v, s.ix.const(0), s.ix.const(count), 1, L.VECTOR, (zero,)))
         return name
 
-    def _more(self, s: Special, counts: str, at: Expr) -> Expr:
+    def _more(self, s: Builder, counts: str, at: Expr) -> Expr:
         """The count at a place, which then becomes one more."""
         old = self._named(s, L.load(counts, at, s.ix.dtype))
         s.em.here.append(L.Store(counts, at, L.add(old, s.ix.const(1))))
         return old
 
-    def _sum_up(self, s: Special, counts: str, first: Expr, count: int, begin: Expr) -> None:
+    def _sum_up(self, s: Builder, counts: str, first: Expr, count: int, begin: Expr) -> None:
         """Counts -> where each begins: running sums from ``begin``, each before its own count."""
         run = s.em.register(begin, "s")
         s.em.mutable.add(str(run.value))
@@ -134,12 +133,12 @@ class Radix:
             s.em.here.append(L.Assign(str(run.value), L.add(run, old)))
         self._each(s, s.ix.const(0), s.ix.const(count), step)
 
-    def _scratch(self, s: Special) -> tuple[str, str]:
+    def _scratch(self, s: Builder) -> tuple[str, str]:
         """Words and old places: two copies of every line, between which a pass moves them."""
         span = 2 * prod(self.shape)
         return (s.naming.scratch("words", self.word, span), s.naming.scratch("places", dt.int32, span))
 
-    def _begin(self, s: Special, line: Expr, at: Index, i: Expr) -> Expr:
+    def _begin(self, s: Builder, line: Expr, at: Index, i: Expr) -> Expr:
         """Write element i's word and place into the line's first copy; the word."""
         words, places = self._scratch(s)
         word = self._named(s, self._word(s, (*at[:self.axis], i, *at[self.axis:])))
@@ -148,7 +147,7 @@ class Radix:
         s.em.here.append(L.Store(places, to, L.expr("cast", (i,), dt.int32)))
         return word
 
-    def _move(self, s: Special, source: Expr, target: Expr, i: Expr, counts: str, p: int, base: Expr | None = None
+    def _move(self, s: Builder, source: Expr, target: Expr, i: Expr, counts: str, p: int, base: Expr | None = None
               ) -> None:
         """Element i of one copy to where its digit's count says in the other."""
         words, places = self._scratch(s)
@@ -159,7 +158,7 @@ class Radix:
         s.em.here.append(L.Store(words, to, word))
         s.em.here.append(L.Store(places, to, place))
 
-    def _finish(self, s: Special, source: Expr, at: Index, i: Expr) -> None:
+    def _finish(self, s: Builder, source: Expr, at: Index, i: Expr) -> None:
         """Element i of every result: the operand at its old place."""
         _, places = self._scratch(s)
         old = self._named(s, L.expr("cast", (L.load(places, L.add(source, i), dt.int32),), s.ix.dtype))
@@ -205,9 +204,9 @@ class Radix:
             self._each(s, ix.const(0), ix.const(n), lambda i: self._finish(s, source, at, i))
 
         if prod(self.shape) > CHUNK_WORK // 4 and prod(self.others) > 1:
-            s._over_grid(self.others, line)
+            s.over_grid(self.others, line)
         else:
-            s._loops("o", self.others, L.SERIAL, line)
+            s.loops("o", self.others, L.SERIAL, line)
         return s.naming.kernel(s.name, tuple(em.here), f"radix sort along axis {self.axis} of {list(self.shape)}")
 
     # Kernels that share a line
@@ -218,7 +217,7 @@ class Radix:
             made += [self._count(lines, chunks, p), self._places(lines, chunks, p), self._scatter(lines, chunks, p)]
         return [*made, self._gather(lines, chunks)]
 
-    def _over_chunks(self, lines: int, chunks: int, label: str, body: Callable[[Special, Expr, Expr, Expr, Expr], None]
+    def _over_chunks(self, lines: int, chunks: int, label: str, body: Callable[[Builder, Expr, Expr, Expr, Expr], None]
                      ) -> Made:
         """A kernel that runs ``body(builder, line, chunk, first, last)`` for each chunk of each line."""
         s = self.spawn()
@@ -234,12 +233,12 @@ class Radix:
         return s.naming.kernel(f"{s.name}_{label}", (*s.em.here, *loop),
                                f"radix sort along axis {self.axis} of {list(self.shape)}: {label}")
 
-    def _at(self, s: Special, line: Expr) -> Index:
+    def _at(self, s: Builder, line: Expr) -> Index:
         return tuple(s.ix.split(line, self.others)) if self.others else ()
 
     def _spread(self, lines: int, chunks: int) -> Made:
         """Words and places; of each chunk the bits set anywhere, and those set everywhere."""
-        def body(s: Special, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
+        def body(s: Builder, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
             some, every = s.em.register(L.const(0, self.word), "s"), s.em.register(
                 L.const((1 << self.bits) - 1, self.word), "s")
             s.em.mutable |= {str(some.value), str(every.value)}
@@ -273,15 +272,15 @@ class Radix:
             self._each(s, s.ix.const(0), s.ix.const(chunks), step)
             s.em.here.append(L.Store(s.naming.scratch("differ", self.word, lines), number,
                                      L.expr("xor", (some, every), self.word)))
-        s._loop("o", lines, L.SERIAL, line)
+        s.loop("o", lines, L.SERIAL, line)
         return s.naming.kernel(f"{s.name}_differ", tuple(s.em.here), "radix sort: the bits that differ in a line")
 
-    def _moves(self, s: Special, lines: int, line: Expr, p: int) -> Expr:
+    def _moves(self, s: Builder, lines: int, line: Expr, p: int) -> Expr:
         """Whether pass p moves anything."""
         differ = L.load(s.naming.scratch("differ", self.word, lines), line, self.word)
         return L.expr("ne", (self._digit(s, differ, p), s.ix.const(0)), bool_)
 
-    def _copy(self, s: Special, lines: int, line: Expr, p: int) -> Expr:
+    def _copy(self, s: Builder, lines: int, line: Expr, p: int) -> Expr:
         """Where the copy begins that pass p reads: the passes before it that moved, modulo two, say which."""
         side: Expr = L.const(False, bool_)
         for q in range(p):
@@ -290,13 +289,13 @@ class Radix:
         begin = L.mul(line, s.ix.const(2 * self.length))
         return self._named(s, L.add(begin, L.select(side, s.ix.const(self.length), s.ix.const(0))))
 
-    def _other(self, s: Special, line: Expr, source: Expr) -> Expr:
+    def _other(self, s: Builder, line: Expr, source: Expr) -> Expr:
         """Where the copy begins that is not ``source``."""
         both = L.mul(line, s.ix.const(4 * self.length))
         return self._named(s, L.expr("sub", (L.add(both, s.ix.const(self.length)), source), s.ix.dtype))
 
     def _count(self, lines: int, chunks: int, p: int) -> Made:
-        def body(s: Special, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
+        def body(s: Builder, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
             def go() -> None:
                 words, _ = self._scratch(s)
                 source, counts = self._copy(s, lines, line, p), self._cleared(s, DIGITS)
@@ -321,11 +320,11 @@ class Radix:
             counts = s.naming.scratch("counts", s.ix.dtype, lines * chunks * DIGITS)
             self._when(s, self._moves(s, lines, number, p), lambda: self._sum_up(
                 s, counts, L.mul(number, s.ix.const(DIGITS * chunks)), DIGITS * chunks, s.ix.const(0)))
-        s._loop("o", lines, L.SERIAL, line)
+        s.loop("o", lines, L.SERIAL, line)
         return s.naming.kernel(f"{s.name}_places{p}", tuple(s.em.here), "radix sort: where each chunk's digits begin")
 
     def _scatter(self, lines: int, chunks: int, p: int) -> Made:
-        def body(s: Special, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
+        def body(s: Builder, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
             def go() -> None:
                 source = self._copy(s, lines, line, p)
                 target = self._other(s, line, source)
@@ -341,7 +340,7 @@ class Radix:
         return self._over_chunks(lines, chunks, f"move{p}", body)
 
     def _gather(self, lines: int, chunks: int) -> Made:
-        def body(s: Special, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
+        def body(s: Builder, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
             source, at = self._copy(s, lines, line, self.passes), self._at(s, line)
             self._each(s, first, last, lambda i: self._finish(s, source, at, i))
         return self._over_chunks(lines, chunks, "gather", body)

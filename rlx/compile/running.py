@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
+from rlx.compile.builder import Builder
 from rlx.compile.emit import Index
 from rlx.compile.fuse import sizes
 from rlx.compile.nest import Made, identity
@@ -20,9 +20,6 @@ from rlx.ir import loop as L
 from rlx.ir.graph import Node
 from rlx.ir.loop import Expr
 from rlx.ir.prim import COMBINE
-
-if TYPE_CHECKING:
-    from rlx.compile.special import Special
 
 #: Pieces that one chunk runs through side by side: an addition takes about four cycles, and two start in each.
 SIDE = 8
@@ -34,15 +31,16 @@ MANY_LINES = 8
 
 def pays(n: Node) -> bool:
     """Whether the lines are few and long."""
-    shape, axis = sizes(n.args[0]), n.attr("axis")
-    lines = prod(shape) // max(shape[axis], 1)
-    return shape[axis] >= SIDE * PIECE and lines < MANY_LINES
+    shape = sizes(n.args[0])
+    length = shape[int(n.attr("axis"))]
+    lines = prod(shape) // max(length, 1)
+    return length >= SIDE * PIECE and lines < MANY_LINES
 
 
 class Running:
     """The kernels of one running reduction; ``spawn`` makes the builder of one kernel."""
 
-    def __init__(self, node: Node, spawn: Callable[[], Special]) -> None:
+    def __init__(self, node: Node, spawn: Callable[[], Builder]) -> None:
         self.node, self.spawn = node, spawn
         self.axis, self.shape, self.kind = node.attr("axis"), sizes(node.args[0]), node.attr("kind")
         self.length = self.shape[self.axis]
@@ -56,12 +54,12 @@ class Running:
         """Totals, where each piece begins, and the pieces."""
         return [self._totals(), self._begins(), self._run()]
 
-    def _index(self, s: Special, line: Expr, i: Expr) -> Index:
+    def _index(self, s: Builder, line: Expr, i: Expr) -> Index:
         at = tuple(s.ix.split(line, self.others)) if self.others else ()
         j = s.ix.offset(s.ix.scale(i, -1), self.length - 1) if self.node.attr("reverse") else i
         return (*at[:self.axis], j, *at[self.axis:])
 
-    def _pieces(self, s: Special) -> str:
+    def _pieces(self, s: Builder) -> str:
         return s.naming.scratch("pieces", self.dtype, self.lines * self.chunks * SIDE)
 
     def _combine(self, a: Expr, b: Expr) -> Expr:
@@ -85,7 +83,7 @@ class Running:
         loop = L.For("g", ix.const(0), ix.const(self.lines * count), 1, L.GRID, body)
         return s.naming.kernel(f"{s.name}_totals", (*em.here, loop), f"totals of {count} pieces of {self._what()}")
 
-    def _least(self, s: Special, e: Expr) -> Expr:
+    def _least(self, s: Builder, e: Expr) -> Expr:
         return L.expr("min", (e, s.ix.const(self.length)), s.ix.dtype)
 
     def _begins(self) -> Made:
@@ -102,7 +100,7 @@ class Running:
             em.here.append(L.Store(self._pieces(s), at, run))
             em.here.append(L.Assign(str(run.value), self._combine(run, L.var(f"{name}n", self.dtype))))
             em.loop(name, ix.const(0), ix.const(self.chunks * SIDE), L.SERIAL)
-        s._loop("o", self.lines, L.SERIAL, line)
+        s.loop("o", self.lines, L.SERIAL, line)
         return s.naming.kernel(f"{s.name}_begins", tuple(em.here), "where each piece begins")
 
     def _run(self) -> Made:
@@ -130,7 +128,7 @@ class Running:
         return s.naming.kernel(s.name, (*em.here, loop), f"running {self.kind} along axis {self.axis} of "
                                                          f"{self._what()}, pieces of {self.piece}")
 
-    def _steps(self, s: Special, line: Expr, first: Expr, accs: list[Expr], pieces: list[int], start: Expr, stop: Expr
+    def _steps(self, s: Builder, line: Expr, first: Expr, accs: list[Expr], pieces: list[int], start: Expr, stop: Expr
                ) -> None:
         em, ix = s.em, s.ix
         name = em.name("i")

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from math import prod
 
 from rlx.compile import radix, running
-from rlx.compile.emit import Emitter, Index
-from rlx.compile.fuse import Sizes, sizes
+from rlx.compile.builder import Builder, Stored
+from rlx.compile.emit import Index
+from rlx.compile.fuse import sizes
 from rlx.compile.index import Indexer
 from rlx.compile.nest import CHUNK_WORK, COLUMN_TILE, MAX_CHUNKS, Made, Naming, identity, reduce_kind
 from rlx.core.dtype import DType, bool_
@@ -16,53 +17,18 @@ from rlx.ir.graph import Node, Value
 from rlx.ir.loop import Expr
 from rlx.ir.prim import COMBINE
 
-Stored = Callable[[Value], bool]
 
-
-class Special:
-    """Builds the kernel of one opaque node; operands that are not stored are computed inline."""
+class Special(Builder):
+    """Builds the kernels of one opaque node."""
 
     def __init__(self, name: str, node: Node, is_stored: Stored, views: dict[Value, Value], users: dict[int, int],
                  index_dtype: DType, operand: Value | None = None) -> None:
-        self.name, self.node, self.views, self.operand = name, node, views, operand
-        self.naming = Naming(index_dtype)
-        self.ix = Indexer(index_dtype)
-        self.em = Emitter(self.ix, self._stored(is_stored), users)
-        self._args = (name, node, is_stored, views, users, index_dtype, operand)
-
-    def again(self) -> Special:
-        """A builder for one more kernel of the same node."""
-        return Special(*self._args)
-
-    def _stored(self, is_stored: Stored) -> Callable[[Value], str | None]:
-        def name(v: Value) -> str | None:
-            v = self.views.get(v, v)
-            return self.naming.of(v) if is_stored(v) else None
-        return name
+        super().__init__(name, node, is_stored, views, users, index_dtype)
+        self.operand = operand
 
     def build(self) -> list[Made]:
         """The node's kernels."""
         return {"reduce": self.column, "scan": self.scan, "scatter": self.scatter, "sort": self.sort}[self.node.op]()
-
-    def _loop(self, name: str, n: int, kind: str, body: Callable[[Expr], None]) -> None:
-        """``for name in range(n)`` around what ``body`` emits."""
-        if n == 1:
-            body(self.ix.const(0))
-            return
-        v = self.ix.var(name, n)
-        self.em.open(name)
-        body(v)
-        self.em.loop(name, self.ix.const(0), self.ix.const(n), kind)
-
-    def _loops(self, prefix: str, shape: Sizes, kind: str, body: Callable[[Index], None], at: Index = (),
-               last: str | None = None) -> None:
-        """A nest over ``shape``; ``last`` is the kind of the innermost loop."""
-        if not shape:
-            body(at)
-            return
-        inner = last if last is not None and len(shape) == 1 else kind
-        self._loop(f"{prefix}{len(at)}", shape[0], inner,
-                   lambda v: self._loops(prefix, shape[1:], kind, body, (*at, v), last))
 
     # Column reductions
 
@@ -172,7 +138,7 @@ class Special:
         """
         n, x, out = self.node, self.node.args[0], self.node.outs[0]
         if running.pays(n):
-            return running.Running(n, self.again).build()
+            return running.Running(n, self.more).build()
         axis, kind, shape = n.attr("axis"), n.attr("kind"), sizes(self.node.args[0])
         em, ix = self.em, self.ix
         others = tuple(d for a, d in enumerate(shape) if a != axis)
@@ -195,27 +161,10 @@ class Special:
 
         parallel = prod(shape) > CHUNK_WORK and prod(others) > 1
         if parallel:
-            self._over_grid(others, line)
+            self.over_grid(others, line)
         else:
-            self._loops("o", others, L.SERIAL, line)
+            self.loops("o", others, L.SERIAL, line)
         return [self.naming.kernel(self.name, tuple(em.here), f"running {kind} along axis {axis} of {list(shape)}")]
-
-    def _over_grid(self, shape: Sizes, body: Callable[[Index], None]) -> None:
-        """Chunks of a flattened domain over the grid."""
-        em, ix = self.em, self.ix
-        span = prod(shape)
-        size = -(-span // MAX_CHUNKS)
-        count = -(-span // size)
-        em.open()
-        g = ix.var("g", max(count, 2))
-        em.define("g")
-        start = em.let(ix.scale(g, size))
-        stop = L.expr("min", (ix.offset(start, size), ix.const(span)), ix.dtype)
-        t = ix.var("t", span)
-        em.open("t")
-        body(ix.split(t, shape))
-        em.loop("t", start, stop, L.SERIAL)
-        em.loop("g", ix.const(0), ix.const(count), L.GRID)
 
     # Scatters
 
@@ -250,12 +199,12 @@ class Special:
                     e = L.expr(COMBINE[kind], (L.load(target, where, out.dtype), e), out.dtype)
                 em.here.append(L.Store(target, where, e))
 
-            self._loops("r", rest, L.SERIAL, put, last=L.VECTOR)
+            self.loops("r", rest, L.SERIAL, put, last=L.VECTOR)
             if guard:
                 inner = em.close()
                 em.here.append(L.If(ok, inner))
 
-        self._loops("o", batch, L.SERIAL, one)
+        self.loops("o", batch, L.SERIAL, one)
         return [self.naming.kernel(self.name, tuple(em.here), f"scatter {kind} into {list(shape)}")]
 
     # Sorts
@@ -267,7 +216,7 @@ class Special:
         """
         n = self.node
         if radix.pays(n):
-            return radix.Radix(n, self.again).build()
+            return radix.Radix(n, self.more).build()
         axis, shape = n.attr("axis"), sizes(n.args[0])
         em, ix = self.em, self.ix
         length = shape[axis]
@@ -292,9 +241,9 @@ class Special:
                 src, dst = dst, src
 
         if prod(shape) > CHUNK_WORK // 4 and prod(others) > 1:
-            self._over_grid(others, line)
+            self.over_grid(others, line)
         else:
-            self._loops("o", others, L.SERIAL, line)
+            self.loops("o", others, L.SERIAL, line)
         return [self.naming.kernel(self.name, tuple(em.here), f"merge sort along axis {axis} of {list(shape)}")]
 
     def _merge(self, src: list[str], dst: list[str], width: int, n: int, place: Callable[[Expr], Expr]) -> None:
