@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,8 +83,7 @@ class Factor:
         if not self.A.nnz:
             return 1.0
         scale = self.plan.table("scale", self.device)
-        source = self.plan.table("source", self.device)
-        largest = rlx.max(rlx.abs(self.A.data[source] * cast(scale, self.dtype)))
+        largest = rlx.max(rlx.abs(self.A.data) * cast(scale, self.dtype.real))
         top = float(rlx.max(rlx.abs(self._panels)))
         return top / float(largest) if self.plan.kind == LU else top ** 2 / float(largest)
 
@@ -116,16 +114,15 @@ class Factor:
         if errors not in (RAISE, NAN, INFO):
             bad_mode(errors)
         steps = self._steps() if refine is None else int(refine)
-        y, restore = self._right_side(b)
+        y = self._right_side(b)
         if 0 in y.shape:
-            return (restore(y), _info(np.zeros(0, self.dtype.real.numpy), 0)) if errors == INFO else restore(y)
+            return (y, _info(np.zeros(0, self.dtype.real.numpy), 0)) if errors == INFO else y
         traced = y.is_traced or self.A.data.is_traced or self._panels.is_traced
-        program = self.plan.program(("solve", self.device, _TRANS[trans], steps, errors == NAN or traced),
-                                    lambda: _solver(self.plan, self.device, _TRANS[trans], steps,
-                                                    errors == NAN or (traced and errors == RAISE)))
+        nan = errors == NAN or (traced and errors == RAISE)
+        program = self.plan.program(("solve", self.device, _TRANS[trans], steps, nan),
+                                    lambda: _solver(self.plan, self.device, _TRANS[trans], steps, nan))
         call = program._f if traced else program
         x, error, taken = call(self.A.data, self._panels, self.A.indices, self.A.indptr, y)
-        x = restore(x)
         if errors == INFO:
             return x, (_traced_info if traced else _info)(error, taken)
         if errors == RAISE and not traced:
@@ -146,8 +143,8 @@ class Factor:
             return REFINE
         return REFINE_REPLACED if self.plan.kind == LU and self.replaced else REFINE
 
-    def _right_side(self, b: Any) -> tuple[Array, Callable[[Array], Array]]:
-        """b as (k, n) in the factors' type, and how the solution gets b's shape."""
+    def _right_side(self, b: Any) -> Array:
+        """b on this device, of a type that the factors can answer in."""
         y = as_array(b, device=self.device)
         n = self.shape[0]
         if y.ndim not in (1, 2) or y.shape[0] != n:
@@ -156,21 +153,11 @@ class Factor:
                              do="pass a vector or columns with one element for each row")
         if y.dtype.kind in "biu":
             y = cast(y, self.dtype)
-        both = y.dtype.is_complex and not self.dtype.is_complex
         if y.dtype not in DTYPES or (y.dtype.real.bits > self.dtype.real.bits and isinstance(b, Array) and not b._weak):
             raise DTypeError(f"solve() with factors of {self.dtype.name} and b of {y.dtype.name}",
                              why="the solution would have fewer digits than b",
                              do="factor A.astype(...) of b's type, or cast b")
-        single = y.ndim == 1
-        rows = y.reshape((1, n)) if single else y.transpose(1, 0)
-        if both:
-            rows = rlx.concat([rlx.real(rows), rlx.imag(rows)], axis=0)
-        k = rows.shape[0] // 2 if both else rows.shape[0]
-
-        def restore(x: Array) -> Array:
-            x = x[:k] + 1j * x[k:] if both else x
-            return x.reshape((n,)) if single else x.transpose(1, 0)
-        return cast(rows, self.dtype), restore
+        return y
 
     def _refuse(self, error: np.ndarray[Any, Any]) -> None:
         """Raise if a right-hand side has no solution of small backward error."""
@@ -343,18 +330,12 @@ def _factorizer(plan: Plan, device: str) -> Any:
         values = rlx.stop_gradient(values)
         scale = cast(plan.table("scale", device), values.dtype.real)
         if plan.kind == LU and values.shape[0]:
-            picked = rlx.abs(values) * scale[_inverse_of(plan, device)]
-            tiny = rlx.max(picked) * float(np.sqrt(_eps(values.dtype)))
+            tiny = rlx.max(rlx.abs(values) * scale) * float(np.sqrt(_eps(values.dtype)))
         else:
             tiny = rlx.zeros((), dtype=values.dtype.real, device=device)
         return front_factor(values, scale, tiny, t["nodes"], t["into"], t["source"], t["place"], t["batches"],
                             t["bounds"], **plan.attrs)
     return jit(run)
-
-
-def _inverse_of(plan: Plan, device: str) -> Array:
-    """Where each entry of the matrix is in the order of the fronts."""
-    return plan.table("target", device)
 
 
 def _solver(plan: Plan, device: str, trans: int, refine: int, nan: bool) -> Any:
@@ -363,12 +344,19 @@ def _solver(plan: Plan, device: str, trans: int, refine: int, nan: bool) -> Any:
 
     def run(values: Array, panels: Array, indices: Array, indptr: Array, b: Array) -> Any:
         t = {k: plan.table(k, device) for k in ("orders", "scales", "nodes", "members", "batches", "bounds")}
-        x, error, steps = direct_solve(values, panels, b, indices, indptr, t["orders"], cast(t["scales"],
+        rows = b.reshape((1, -1)) if b.ndim == 1 else b.transpose(1, 0)
+        # Real factors solve for the parts of a complex right-hand side.
+        parts = b.dtype.is_complex and not values.dtype.is_complex
+        rows = cast(rlx.concat([rlx.real(rows), rlx.imag(rows)], axis=0) if parts else rows, values.dtype)
+        x, error, steps = direct_solve(values, panels, rows, indices, indptr, t["orders"], cast(t["scales"],
                                        values.dtype.real), t["nodes"], t["members"], t["batches"], t["bounds"], **attrs)
         if nan:
             fine = error <= _limit(values.dtype)
             x = rlx.where(fine.reshape((-1, 1)), x, float("nan"))
-        return x, error, steps
+        if parts:
+            k = x.shape[0] // 2
+            x, error = x[:k] + 1j * x[k:], rlx.maximum(error[:k], error[k:])
+        return x.reshape((-1,)) if b.ndim == 1 else x.transpose(1, 0), error, steps
     return jit(run)
 
 

@@ -35,7 +35,7 @@ def front_factor(values: Array, scale: Array, tiny: Array, nodes: Array, into: A
                  stack: int) -> tuple[Array, Array]:
     """``(panels, info)``: the triangular factors of a sparse matrix, front by front.
 
-    values (..., nnz) are the matrix's, of which ``values[source] * scale`` enter the fronts at ``place``; tiny (...):
+    values (..., nnz) are the matrix's, of which ``(values * scale)[source]`` enter the fronts at ``place``; tiny (...):
     pivots of ``lu`` below it are replaced by it, with their sign. Panels (..., p): of each front the rows of U, (w, f),
     and for ``lu`` the rows below the diagonal block of L, transposed, (w, f - w); L's unit diagonal is not stored.
     ``cholesky`` reads the entries of one triangle, and gives ``A = U^H U``. info (..., 2) int32: how many pivots were
@@ -59,7 +59,7 @@ def _factor(values: Array, scale: Array, tiny: Array, nodes: Array, into: Array,
     n_entries = source.shape[0]
     home = segment_of(nodes[:, ENTRY], n_entries)
     where = gather(nodes[:, BASE], home, mode="promise") + place
-    entries = gather(values, cast(source, dt.int64), mode="promise") * cast(scale, values.dtype)
+    entries = gather(values * cast(scale, values.dtype), cast(source, dt.int64), mode="promise")
     fronts = scatter(_zeros(values, pool), entries, (where,), "set")
     info = rlx.stack([constant(0, dt.int64, _device(values)), constant(np.iinfo(np.int32).max, dt.int64,
                                                                        _device(values))])

@@ -18,7 +18,7 @@ def _(values: Any, scale: Any, tiny: Any, nodes: Any, into: Any, source: Any, pl
       kind: str, classes: Any, panels: int, pool: int, stack: int) -> Any:
     lead = values.shape[:-1]
     out, info = np.zeros((*lead, panels), values.dtype), np.zeros((*lead, 2), np.int32)
-    entries = values[..., source] * scale
+    entries = (values * scale)[..., source]
     for at in np.ndindex(*lead):
         limit = np.broadcast_to(tiny, lead)[at]
         out[at], info[at] = _one(entries[at], limit, nodes, into, place, panels, kind)
@@ -127,7 +127,7 @@ def _case(n: int, kind: str, dtype: str, order: str = "amd") -> tuple[Any, Any, 
     plan = analyze(a, kind=kind, ordering=order)
     t = plan._tables
     scale = t["scale"].astype(a.real.dtype)
-    panels, _ = _one(a.data[t["source"]] * scale, scale.dtype.type(0), t["nodes"], t["into"], t["place"],
+    panels, _ = _one((a.data * scale)[t["source"]], scale.dtype.type(0), t["nodes"], t["into"], t["place"],
                      plan.attrs["panels"], kind)
     return a, plan, panels
 

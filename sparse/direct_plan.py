@@ -253,18 +253,17 @@ def _tables(kind: str, f: Fronts, rows: Any, cols: Any, scale: Any) -> tuple[dic
     nodes[count, PARENT] = -1
     below = f.parent >= 0
     nodes[:count, KIDS] = np.bincount(f.parent[below], minlength=count)
-    nodes[:count, LOW] = np.arange(count)
-    for s in np.nonzero(below)[0]:
-        p = f.parent[s]
-        nodes[p, LOW] = min(nodes[p, LOW], nodes[s, LOW])
+    lowest = list(range(count))
+    for s, p in enumerate(f.parent.tolist()):
+        if p >= 0:
+            lowest[p] = min(lowest[p], lowest[s])
+    nodes[:count, LOW] = lowest
     batches, bounds, classes = _schedule(f)
     attrs = {"kind": kind, "classes": classes, "panels": int(panel[-1]), "pool": int(base[-1]),
-             "stack": _stack(f, nodes)}
-    target = np.zeros(len(rows), np.int64)
-    target[taken[sequence]] = np.arange(len(taken))
+             "stack": _stack(f)}
     tables = {"nodes": nodes, "into": f.into.astype(np.int32), "members": f.rows.astype(np.int32),
               "source": taken[sequence].astype(np.int32), "place": (i * size[front] + j)[sequence].astype(np.int32),
-              "scale": scale[taken][sequence], "target": target.astype(np.int32), "batches": batches, "bounds": bounds}
+              "scale": scale, "batches": batches, "bounds": bounds}
     return tables, attrs
 
 
@@ -272,14 +271,14 @@ def _running(sizes: Any) -> Any:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def _stack(f: Fronts, nodes: Any) -> int:
+def _stack(f: Fronts) -> int:
     """Most elements alive when fronts go one after another: updates that wait for their parents, and one front."""
     waiting = most = 0
-    left = (f.sizes - f.widths) ** 2
-    kids = np.zeros(len(f.parent), np.int64)
-    for s, p in enumerate(f.parent):
-        most = max(most, waiting + int(f.sizes[s]) ** 2)
-        waiting += int(left[s]) - int(kids[s])
+    kids = [0] * len(f.parent)
+    squares, left = (f.sizes ** 2).tolist(), ((f.sizes - f.widths) ** 2).tolist()
+    for s, p in enumerate(f.parent.tolist()):
+        most = max(most, waiting + squares[s])
+        waiting += left[s] - kids[s]
         if p >= 0:
             kids[p] += left[s]
     return most

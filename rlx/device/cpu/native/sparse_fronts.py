@@ -143,7 +143,8 @@ def _enter(f: _Front, nodes: str, s: str, source: str, place: str, scale: str, v
     e.call("llvm.memset.p0.i64", [("ptr", f.data), ("i8", 0), ("i64", cells), ("i1", "false")])
     stop = w.field(nodes, w.op("add", s, 1), ENTRY)
     with e.loop(stop, w.field(nodes, s, ENTRY)) as k:
-        x = w.f("fmul", w.load(values, (w.int32(source, k), 1)), w.load(scale, (k, 1)))
+        entry = w.int32(source, k)
+        x = w.f("fmul", w.load(values, (entry, 1)), w.load(scale, (entry, 1)))
         w.store(x, f.data, (w.int32(place, k), 1))
 
 
