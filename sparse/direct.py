@@ -318,7 +318,7 @@ def _eps(dtype: dt.DType) -> float:
 def _limit(dtype: dt.DType) -> float:
     """The largest backward error of a solution that is given."""
     eps = _eps(dtype)
-    return max(LIMITS[0] * eps, LIMITS[1] * eps ** 0.5)
+    return max(LIMITS[0] * eps, LIMITS[1] * float(np.sqrt(eps)))
 
 
 # Programs: one for a plan, device and choice, kept with the plan

@@ -97,7 +97,8 @@ class _Batch:
         at = self.panel + k * f + i
         if not rows:
             at = rlx.where(i < w, self.panel + i * f + k, self.panel + w * f + k * (f - w) + i - w)
-        return rlx.where(inside, gather(panels, rlx.where(inside, at, 0), mode="promise"), 0)
+        out: Array = rlx.where(inside, gather(panels, rlx.where(inside, at, 0), mode="promise"), 0)
+        return out
 
     def forward(self, x: Array, e: Array, unit: bool) -> Array:
         """Solve for the own rows, and subtract what they give the others."""
@@ -111,7 +112,8 @@ class _Batch:
             if not unit:
                 value = value / rlx.where(live, self._at(line, k), 1)
             new = rlx.where(rlx.equal(i, k), value, rlx.where(i > k, y - line * value, y))
-            return rlx.where(live, new, y)
+            out: Array = rlx.where(live, new, y)
+            return out
 
         y = rlx.fori_loop(0, rlx.max(self.w), column, seen)
         x = scatter(x, y, (rlx.where(self.own, self.places, x.shape[0]),), "set")
@@ -129,7 +131,8 @@ class _Batch:
             value = self._at(y, k) - rlx.sum(rlx.where(i > k, line * y, 0), axis=1, keepdims=True)
             if not unit:
                 value = value / rlx.where(live, self._at(line, k), 1)
-            return rlx.where(rlx.logical_and(live, rlx.equal(i, k)), value, y)
+            out: Array = rlx.where(rlx.logical_and(live, rlx.equal(i, k)), value, y)
+            return out
 
         y = rlx.fori_loop(0, last, row, self._read(x, self.inside))
         return scatter(x, y, (rlx.where(self.own, self.places, x.shape[0]),), "set")
@@ -137,7 +140,8 @@ class _Batch:
     def _read(self, x: Array, which: Array) -> Array:
         """Rows of x, zeros where not wanted: (fronts, rows, right-hand sides)."""
         got = gather(x, rlx.where(which, self.places, 0), mode="promise")
-        return rlx.where(which.reshape((*which.shape, 1)), got, 0)
+        out: Array = rlx.where(which.reshape((*which.shape, 1)), got, 0)
+        return out
 
     @staticmethod
     def _at(y: Array, k: Array) -> Array:
@@ -282,8 +286,7 @@ def _(ct: Any, out: Any, values: Array, panels: Array, b: Array, indices: Array,
     bar = rlx.conj(bar) if trans == TRANSPOSED else bar
     rows, cols = segment_of(indptr, values.shape[-1]), cast(indices, dt.int64)
     left, right = (rows, cols) if trans == PLAIN else (cols, rows)
-    moved = lambda a, at: _last(a, at)
-    g = -rlx.sum(moved(bar, left) * rlx.conj(moved(out[0], right)), axis=-2)
+    g = -rlx.sum(_last(bar, left) * rlx.conj(_last(out[0], right)), axis=-2)
     return [rlx.conj(g) if trans == ADJOINT else g, None, bar, *nothing]
 
 

@@ -51,10 +51,10 @@ class Fronts:
         """Floating operations of an LU factorization, zeros included."""
         w, f = self.widths.astype(float), self.sizes.astype(float)
         # Column k of a front divides and updates m = f - 1 - k rows: m + 2 m^2.
-        line = lambda x: x * (x - 1) / 2
-        square = lambda x: x * (x - 1) * (2 * x - 1) / 6
-        rest = f - w
-        return int(np.sum(line(f) - line(rest) + 2 * (square(f) - square(rest))))
+        total = 0.0
+        for sign, x in ((1, f), (-1, f - w)):
+            total += sign * float(np.sum(x * (x - 1) / 2 + x * (x - 1) * (2 * x - 1) / 3))
+        return round(total)
 
 
 def fronts(indptr: Ints, indices: Ints, order: Ints) -> Fronts:
@@ -80,8 +80,9 @@ def fronts(indptr: Ints, indices: Ints, order: Ints) -> Fronts:
 
 def entry_places(f: Fronts, row_of: Ints, col_of: Ints) -> tuple[Ints, Ints, Ints]:
     """Where entries at eliminated positions ``(row_of, col_of)`` enter: (front, row in it, column in it)."""
-    return _places(f.first, f.above, f.rows, np.ascontiguousarray(row_of, np.int64),
-                   np.ascontiguousarray(col_of, np.int64))
+    front, i, j = _places(f.first, f.above, f.rows, np.ascontiguousarray(row_of, np.int64),
+                          np.ascontiguousarray(col_of, np.int64))
+    return front, i, j
 
 
 @njit(cache=True)
