@@ -183,7 +183,7 @@ def _(ct: Any, out: Any, a: Array, *, full: bool = False) -> tuple[Array | None]
             term = rlx.matmul(u, inverse[..., :, None] * (vhb - rlx.matmul(gv, vh)))
             outside = term if outside is None else outside + term
     if x is not None or y is not None:
-        x, y = 0 if x is None else x, 0 if y is None else y
+        x, y = inner * 0 if x is None else x, inner * 0 if y is None else y
         apart, together = _over(s[..., None, :] - s[..., :, None], s), _over(s[..., None, :] + s[..., :, None], s)
         inner = inner + ((x + y) * cast(apart, u.dtype) + (x - y) * cast(together, u.dtype)) / 2
     g = rlx.matmul(rlx.matmul(u, inner), vh)

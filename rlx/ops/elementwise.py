@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -362,6 +362,12 @@ _conj = elementwise("_conj", "conj", np.conj, None, doc="The complex conjugate."
 
 for _name in ("select", "cast", "bitcast"):
     primitive(_name).infer(_infer(_name))
+
+
+@overload
+def where(condition: Any, x1: Any, x2: Any, /) -> Array: ...
+@overload
+def where(condition: Any, /, *, size: int | None = ...) -> tuple[Array, ...]: ...
 
 
 @public

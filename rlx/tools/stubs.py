@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import rlx
 from rlx.core.dtype import DType
@@ -26,7 +26,7 @@ _HEADER = '''"""The public names of rlx. Written by ``python -m rlx.tools.stubs`
 import builtins
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from rlx.array.array import Array as Array
 from rlx.core.dtype import DType as DType
@@ -73,6 +73,12 @@ def _source(value: Any) -> tuple[str, str] | None:
 
 
 def _function(name: str, f: Callable[..., Any]) -> str:
+    """Its definition, or one for each of its overloads."""
+    forms = get_overloads(f)
+    return "\n".join(f"@overload\n{_definition(name, form)}" for form in forms) if forms else _definition(name, f)
+
+
+def _definition(name: str, f: Callable[..., Any]) -> str:
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):

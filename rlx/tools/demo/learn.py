@@ -39,7 +39,7 @@ def main(setting: Setting) -> bool:
         shares.append(float(right(state.model, *unseen)))
     print(f"{PICTURES} pictures, {EPOCHS} epochs: loss {curve[0]:.2f} to {np.mean(curve[-20:]):.3f}, {shares[-1]:.1%} "
           f"of 1000 unseen figures read, {PICTURES // BATCH * BATCH / seconds:,.0f} pictures/s")
-    setting.show(run.lower(state, tuple(known), order).report, "the program of one epoch")
+    setting.show(rlx.explain(run, state, tuple(known), order, device=setting.device), "the program of one epoch")
     _plot(curve, shares, setting)
     return shares[-1] > 0.9
 
