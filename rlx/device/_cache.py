@@ -60,19 +60,39 @@ def write(key: str, payload: bytes) -> None:
     root = directory()
     if root is None:
         return
-    folder = root / key[:2]
+    folder, digest = root / key[:2], hashlib.sha256(payload).digest()
     temporary = None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
         with os.fdopen(handle, "wb") as f:
-            f.write(MAGIC + hashlib.sha256(payload).digest() + payload)
+            f.write(MAGIC + digest + payload)
         os.replace(temporary, folder / key)
     except OSError:
         if temporary is not None:
             _remove(Path(temporary))
         return
-    prune(root, int(flags.get("cache_size")))
+    limit = int(flags.get("cache_size"))
+    if _due(digest, len(payload), limit):
+        prune(root, limit)
+
+
+#: Share of the limit that this process has written since it last looked at the whole cache.
+_written = 0
+
+
+def _due(digest: bytes, size: int, limit: int) -> bool:
+    """Whether to look at the whole cache now: that takes as long as it has entries, so not after every write.
+
+    One write of 64 looks, whatever the process, and each that has written a sixty-fourth of the limit: the cache stays
+    within a few hundredths of its limit.
+    """
+    global _written
+    _written += size
+    if digest[0] % 64 and _written < limit // 64:
+        return False
+    _written = 0
+    return True
 
 
 def prune(root: Path, limit: int) -> None:

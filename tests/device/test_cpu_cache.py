@@ -142,6 +142,16 @@ def test_oldest_entries_go_first(folder: Path) -> None:
     assert [p.name for p in entries(folder)] == ["00key", "07key", "08key", "09key"]
 
 
+def test_the_whole_cache_is_looked_at_now_and_then_and_stays_near_its_limit(folder: Path, monkeypatch) -> None:
+    looks, prune = [], cache.prune
+    monkeypatch.setattr(cache, "prune", lambda root, limit: (looks.append(root), prune(root, limit)))
+    with flags.flags(cache_size=1 << 20):
+        for i in range(400):
+            cache.write(f"{i:03}key", i.to_bytes(2, "little") * 2_000)
+    assert 1 <= len(looks) < 200
+    assert sum(p.stat().st_size for p in entries(folder)) < (1 << 20) * 1.1
+
+
 def test_abandoned_temporary_files_are_removed(folder: Path) -> None:
     cache.write("aakey", b"x")
     old, new = folder / "objects" / "aa" / "old.tmp", folder / "objects" / "aa" / "new.tmp"
