@@ -14,7 +14,7 @@ from bench.harness import table
 SUITES = {"solvers": "bench.solvers", "direct": "bench.direct", "linalg": "bench.linalg",
           "compiling": "bench.compiling", "elementwise": "bench.elementwise", "mlp": "bench.mlp",
           "minilm": "bench.minilm", "gemm": "bench.gemm", "transforms": "bench.transforms", "sorting": "bench.sorting",
-          "fourier": "bench.fourier", "splat": "bench.splat"}
+          "fourier": "bench.fourier", "splat": "bench.splat", "overhead": "bench.overhead"}
 #: Set on some machines for old OpenBLAS builds; they slow a current one, so benchmarks run without them.
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 

@@ -6,9 +6,9 @@ their signatures (written by ``python -m rlx.tools.stubs``).
 
 import importlib as _importlib
 
-from rlx.runtime import execute as _execute
+from rlx.runtime import eager as _eager
 
-_execute.install()
+_eager.install()
 
 from rlx import ops as _ops  # noqa: E402
 from rlx.array import interop as _interop  # noqa: E402

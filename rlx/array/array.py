@@ -7,36 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from rlx.array import eager
+from rlx.array.eager import PROTOCOLS, binary, is_operand, method, within
 from rlx.array.hooks import default_device, hooks
 from rlx.array.host import from_host
+from rlx.array.lazy import Cell, leaf_of
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, RlxError, ShapeError, TraceError
-from rlx.core.shape import Dim, count, is_static, numel
-from rlx.ir.graph import Value, outside
+from rlx.core.shape import count, is_static, numel
+from rlx.ir.graph import Type, Value, outside
 
 #: Public functions by name; filled by the floor that defines them, used by the methods and operators here. The type
 #: is what nearly all return; a tuple of arrays unpacks like an array.
-FUNCTIONS: dict[str, Callable[..., Array]] = {}
-#: What the methods of Array find by name and nobody else calls.
-PROTOCOLS: dict[str, Callable[..., Any]] = {}
-
-
-def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Array]:
-    def method(self: Array, other: Any) -> Array:
-        if not _operand(other):
-            return NotImplemented  # type: ignore[no-any-return]
-        f = FUNCTIONS[name]
-        return f(other, self) if reflected else f(self, other)
-    return method
-
-
-def _operand(x: Any) -> bool:
-    return isinstance(x, (Array, bool, int, float, complex, Dim, np.ndarray, np.generic, list, tuple))
+FUNCTIONS: dict[str, Callable[..., Array]] = eager.FUNCTIONS
 
 
 def _in_place(name: str) -> Callable[[Array, Any], Array]:
     def method(self: Array, other: Any) -> Array:
-        if not _operand(other):
+        if not is_operand(other):
             return NotImplemented  # type: ignore[no-any-return]
         out = FUNCTIONS[name](self, other)
         if out.shape != self.shape:
@@ -47,29 +35,13 @@ def _in_place(name: str) -> Callable[[Array, Any], Array]:
                 raise DTypeError(f"{name} in place would change the dtype from {self.dtype.name} to {out.dtype.name}",
                                  why="an in-place operation keeps the array's dtype", do=f"use x = rlx.{name}(x, y)")
             out = FUNCTIONS["astype"](out, self.dtype)
-        self._value = out._value
+        self._cell = out._cell
         return self
     return method
 
 
 #: Kinds in the order in which one holds the values of those before it; an in-place result may go back, never forward.
 _ORDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
-
-
-def _method(name: str) -> Callable[..., Array]:
-    def method(self: Array, *args: Any, **kwargs: Any) -> Array:
-        return FUNCTIONS[name](self, *args, **kwargs)
-    method.__name__ = name
-    method.__doc__ = f"``rlx.{name}`` with this array first."
-    return method
-
-
-def _within(name: str) -> Callable[..., None]:
-    def method(self: Array, *args: Any, **kwargs: Any) -> None:
-        self._value = FUNCTIONS[name](self, *args, **kwargs)._value
-    method.__name__ = name.lstrip("_")
-    method.__doc__ = f"Put the result of ``rlx.{method.__name__}`` in place of this array's value, as NumPy does."
-    return method
 
 
 class Array:
@@ -83,27 +55,50 @@ class Array:
     written to one is never seen through another.
     """
 
-    __slots__ = ("_value", "_weak", "__weakref__")
+    __slots__ = ("_cell", "_weak", "__weakref__")
     __array_priority__ = 1000
-    _value: Value
+    #: A value of the graph of nodes, or a light record of data or of work outside it.
+    _cell: Value | Cell
     #: Stands for a Python number (an argument of a compiled function): takes the dtype of what it meets.
     _weak: bool
 
-    def __init__(self, value: Value, weak: bool = False) -> None:
-        self._value = value
+    def __init__(self, value: Value | Cell, weak: bool = False) -> None:
+        self._cell = value
         self._weak = weak
+
+    @property
+    def _value(self) -> Value:
+        """The value among the graph's nodes; made here for a light record."""
+        cell = self._cell
+        return cell if type(cell) is Value else cell.hand_over()  # type: ignore[union-attr]
+
+    @_value.setter
+    def _value(self, value: Value) -> None:
+        self._cell = value
+
+    @property
+    def _home(self) -> str | None:
+        """The device, where one is known."""
+        kind = self._cell.kind
+        return self._value.node.device if kind is None else kind.device
+
+    @property
+    def _type(self) -> Type:
+        """dtype and shape."""
+        kind = self._cell.kind
+        return self._value.type if kind is None else kind.type
 
     # What it is
 
     @property
     def dtype(self) -> dt.DType:
         """Element type."""
-        return self._value.node.types[self._value.index].dtype
+        return self._type.dtype
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the axes: integers, but symbolic :class:`Dim` objects in a function traced for any size."""
-        return self._value.node.types[self._value.index].shape
+        return self._type.shape
 
     @property
     def ndim(self) -> int:
@@ -128,17 +123,18 @@ class Array:
     @property
     def device(self) -> str:
         """Name of the device that holds it, or will."""
-        return self._value.node.device or default_device()
+        return self._home or default_device()
 
     @property
     def is_traced(self) -> bool:
         """Whether it stands for a value inside a function that is being traced."""
-        return self._value.node.level > 0
+        return self._cell.kind is None and self._value.node.level > 0
 
     @property
     def is_evaluated(self) -> bool:
         """Whether it holds data (no work is pending)."""
-        return self._value.node.op == "buffer"
+        cell = self._cell
+        return self._value.node.op == "buffer" if cell.kind is None else cell.storage is not None
 
     @property
     def T(self) -> Array:
@@ -168,6 +164,12 @@ class Array:
     # Looking at it
 
     def _evaluate(self) -> Any:
+        """The storage, after running what is pending."""
+        cell = self._cell
+        if cell.kind is not None:
+            if cell.storage is None:
+                hooks.run((cell,))
+            return cell.storage
         node = self._value.node
         if node.op != "buffer":
             if node.level > 0:
@@ -179,11 +181,21 @@ class Array:
             if node.kept:
                 self._value = outside(self._value)
             hooks.evaluate((self._value,))
-        return self._value.node.payload[self._value.index]
+        value = self._value
+        if type(cell) is Cell:
+            cell.settle()
+        elif not self._weak:
+            self._cell = leaf_of(value) or value
+        return value.node.payload[value.index]
+
+    def _download(self) -> np.ndarray:
+        """The content in host memory (raw bits for bfloat16), read-only."""
+        storage = self._evaluate()
+        t = self._type
+        return hooks.fetch(storage, t.dtype, t.shape, self.device)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self._evaluate()
-        host = from_host(hooks.download(self._value), self.dtype)
+        host = from_host(self._download(), self.dtype)
         if dtype is not None and host.dtype != np.dtype(dtype):
             if copy is False:
                 raise RlxError(f"cannot give {self.dtype.name} as {np.dtype(dtype)} without a copy",
@@ -203,19 +215,23 @@ class Array:
         if self.size != 1:
             raise ShapeError(f"item() of an array of shape {self.shape}", why=f"it has {self.size} elements",
                              do="index one element first")
-        self._evaluate()
-        value: bool | int | float | complex = from_host(hooks.download(self._value), self.dtype).item()
+        value: bool | int | float | complex = self._item()
         return value
+
+    def _item(self) -> Any:
+        storage = self._evaluate()
+        t = self._type
+        return from_host(hooks.peek(storage, t.dtype, t.shape, self.device), t.dtype).item()
 
     def tolist(self) -> Any:
         """Nested Python lists of the values."""
         return np.asarray(self).tolist()
 
     def _scalar(self, what: str) -> Any:
-        if self.shape != () and self.size != 1:
+        if self._type.shape != () and self.size != 1:
             raise ShapeError(f"{what}() of an array of shape {self.shape}", why="only one element has one value",
                              do="reduce it first, for example with .any() or .all()")
-        return self.item()
+        return self._item()
 
     def __bool__(self) -> bool:
         return bool(self._scalar("bool"))
@@ -313,26 +329,26 @@ class Array:
 
     # Operators
 
-    __add__, __radd__ = _binary("add"), _binary("add", True)
-    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
-    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", True)
-    __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
-    __mod__, __rmod__ = _binary("remainder"), _binary("remainder", True)
-    __divmod__, __rdivmod__ = _binary("divmod"), _binary("divmod", True)
-    __pow__, __rpow__ = _binary("pow"), _binary("pow", True)
-    __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", True)
-    __and__, __rand__ = _binary("bitwise_and"), _binary("bitwise_and", True)
-    __or__, __ror__ = _binary("bitwise_or"), _binary("bitwise_or", True)
-    __xor__, __rxor__ = _binary("bitwise_xor"), _binary("bitwise_xor", True)
-    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _binary("bitwise_left_shift", True)
-    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _binary("bitwise_right_shift", True)
-    __lt__, __le__ = _binary("less"), _binary("less_equal")
-    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
-    __eq__ = _binary("equal")  # type: ignore[assignment]
-    __ne__ = _binary("not_equal")  # type: ignore[assignment]
-    __neg__, __pos__ = _method("negative"), _method("positive")
-    __abs__, __invert__ = _method("abs"), _method("bitwise_invert")
+    __add__, __radd__ = binary("add"), binary("add", True)
+    __sub__, __rsub__ = binary("subtract"), binary("subtract", True)
+    __mul__, __rmul__ = binary("multiply"), binary("multiply", True)
+    __truediv__, __rtruediv__ = binary("divide"), binary("divide", True)
+    __floordiv__, __rfloordiv__ = binary("floor_divide"), binary("floor_divide", True)
+    __mod__, __rmod__ = binary("remainder"), binary("remainder", True)
+    __divmod__, __rdivmod__ = binary("divmod"), binary("divmod", True)
+    __pow__, __rpow__ = binary("pow"), binary("pow", True)
+    __matmul__, __rmatmul__ = binary("matmul"), binary("matmul", True)
+    __and__, __rand__ = binary("bitwise_and"), binary("bitwise_and", True)
+    __or__, __ror__ = binary("bitwise_or"), binary("bitwise_or", True)
+    __xor__, __rxor__ = binary("bitwise_xor"), binary("bitwise_xor", True)
+    __lshift__, __rlshift__ = binary("bitwise_left_shift"), binary("bitwise_left_shift", True)
+    __rshift__, __rrshift__ = binary("bitwise_right_shift"), binary("bitwise_right_shift", True)
+    __lt__, __le__ = binary("less"), binary("less_equal")
+    __gt__, __ge__ = binary("greater"), binary("greater_equal")
+    __eq__ = binary("equal")  # type: ignore[assignment]
+    __ne__ = binary("not_equal")  # type: ignore[assignment]
+    __neg__, __pos__ = method("negative"), method("positive")
+    __abs__, __invert__ = method("abs"), method("bitwise_invert")
 
     # In place: the name keeps its object, whose value becomes another; dtype and shape stay
 
@@ -342,17 +358,17 @@ class Array:
     __iand__, __ior__, __ixor__ = _in_place("bitwise_and"), _in_place("bitwise_or"), _in_place("bitwise_xor")
     __ilshift__, __irshift__ = _in_place("bitwise_left_shift"), _in_place("bitwise_right_shift")
 
-    sum, prod, max, min = _method("sum"), _method("prod"), _method("max"), _method("min")
-    mean, std, var = _method("mean"), _method("std"), _method("var")
-    any, all = _method("any"), _method("all")
-    argmax, argmin, argsort = _method("argmax"), _method("argmin"), _method("argsort")
-    argpartition, choose = _method("argpartition"), _method("choose")
-    cumsum, cumprod = _method("cumsum"), _method("cumprod")
-    sort, partition, fill = _within("sort"), _within("partition"), _within("full_like")
-    nonzero, repeat, diagonal, trace = _method("nonzero"), _method("repeat"), _method("diagonal"), _method("trace")
-    swapaxes, searchsorted, ptp = _method("swapaxes"), _method("searchsorted"), _method("ptp")
-    squeeze, conj, conjugate, round = _method("squeeze"), _method("conj"), _method("conj"), _method("round")
-    take, dot, clip = _method("take"), _method("dot"), _method("clip")
+    sum, prod, max, min = method("sum"), method("prod"), method("max"), method("min")
+    mean, std, var = method("mean"), method("std"), method("var")
+    any, all = method("any"), method("all")
+    argmax, argmin, argsort = method("argmax"), method("argmin"), method("argsort")
+    argpartition, choose = method("argpartition"), method("choose")
+    cumsum, cumprod = method("cumsum"), method("cumprod")
+    sort, partition, fill = within("sort"), within("partition"), within("full_like")
+    nonzero, repeat, diagonal, trace = method("nonzero"), method("repeat"), method("diagonal"), method("trace")
+    swapaxes, searchsorted, ptp = method("swapaxes"), method("searchsorted"), method("ptp")
+    squeeze, conj, conjugate, round = method("squeeze"), method("conj"), method("conj"), method("round")
+    take, dot, clip = method("take"), method("dot"), method("clip")
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
         """The same elements with another shape, of which one size may be -1, by rows ("C") or columns ("F")."""
@@ -380,8 +396,7 @@ class Array:
 
     def tobytes(self) -> bytes:
         """The bytes of the elements, in row-major order."""
-        self._evaluate()
-        return bytes(np.ascontiguousarray(hooks.download(self._value)).tobytes())
+        return bytes(np.ascontiguousarray(self._download()).tobytes())
 
     def view(self, dtype: Any) -> Array:
         """The same bits read as another dtype of the same width; a value of its own, not a window on this one."""
@@ -389,7 +404,10 @@ class Array:
 
     def copy(self) -> Array:
         """The same value; later ``x[i] = v`` on one is not seen by the other."""
-        return Array(self._value)
+        return Array(self._cell)
+
+
+eager.ARRAY = Array
 
 
 def eval_arrays(*arrays: Any) -> None:
@@ -397,8 +415,17 @@ def eval_arrays(*arrays: Any) -> None:
     from rlx.array.tree import flatten
     leaves, _ = flatten(arrays)
     pending = [a for a in leaves if isinstance(a, Array) and not a.is_evaluated]
-    for a in pending:
+    cells = [a._cell for a in pending if a._cell.kind is not None]
+    if cells:
+        hooks.run(cells)
+    others = [a for a in pending if a._cell.kind is None]
+    for a in others:
         if a.is_traced or a._value.node.kept:
             a._evaluate()
-    if pending:
-        hooks.evaluate([a._value for a in pending])
+    if others:
+        hooks.evaluate([a._value for a in others])
+        for a in others:
+            a._evaluate()
+
+
+__all__ = ["FUNCTIONS", "PROTOCOLS", "Array", "eval_arrays"]

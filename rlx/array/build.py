@@ -10,26 +10,38 @@ from typing import Any
 import numpy as np
 
 from rlx.array.array import FUNCTIONS, Array
+from rlx.array.eager import MAX_PENDING
 from rlx.array.hooks import default_device, default_float, hooks
 from rlx.array.host import to_host
+from rlx.array.lazy import Cell, kind_of
 from rlx.core import dtype as dt
 from rlx.core.errors import DeviceError, DTypeError
-from rlx.core.shape import Dim, Shape
-from rlx.core.where import here
+from rlx.core.shape import Dim, Shape, is_static
+from rlx.core.where import Where, here
 from rlx.ir.graph import Graph, Type, Value, close, graph_scope, node, parameter
 from rlx.ir.op import infer_types
 
 Scalar = bool | int | float | complex | Dim
-#: Length of a chain of pending operations from which it is run without being asked for: loops of many small steps
-#: then repeat one program of this size, while expressions that people write stay whole.
-MAX_PENDING = 200
+
 
 
 class _State(threading.local):
     level = 0
+    #: The line that nodes are given, where another than the caller's is meant.
+    line: Where | None = None
 
 
 _state = _State()
+
+
+@contextmanager
+def at_line(where: Where) -> Iterator[None]:
+    """Nodes made in here are of that line, and none is run however long their chain."""
+    before, _state.line = _state.line, where
+    try:
+        yield
+    finally:
+        _state.line = before
 
 
 def level() -> int:
@@ -62,8 +74,9 @@ def emit(op: str, args: Sequence[Array], attrs: dict[str, Any] | None = None, gr
     attrs = attrs or {}
     if types is None:
         types = infer_types(op, tuple([v.type for v in values]), attrs)
-    n = node(op, values, types, attrs=tuple(sorted(attrs.items())), graphs=graphs, where=here(2), device=device)
-    if n.depth > MAX_PENDING and n.level == 0 and not n.kept:
+    n = node(op, values, types, attrs=tuple(sorted(attrs.items())), graphs=graphs, device=device,
+             where=_state.line or here(2))
+    if n.depth > MAX_PENDING and n.level == 0 and not n.kept and _state.line is None:
         hooks.evaluate(n.outs)
     return tuple([Array(v) for v in n.outs])
 
@@ -86,7 +99,8 @@ def constant(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array
                              do="use a wider dtype")
     if _state.level:
         return literal(v, dtype, device)
-    return Array(node("scalar", types=(Type(dtype, ()),), payload=v, where=here(2), device=device).outs[0])
+    where = _state.line or here(2)
+    return Array(node("scalar", types=(Type(dtype, ()),), payload=v, where=where, device=device).outs[0])
 
 
 def literal(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
@@ -94,7 +108,7 @@ def literal(value: Scalar, dtype: dt.DType, device: str | None = None) -> Array:
     conv: Any = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
     if isinstance(value, Dim):  # a size that is not known yet: bound with the shapes
         conv = lambda size: size
-    return Array(node("const", types=(Type(dtype, ()),), attrs=(("value", conv(value)),), where=here(2),
+    return Array(node("const", types=(Type(dtype, ()),), attrs=(("value", conv(value)),), where=_state.line or here(2),
                       device=device).outs[0])
 
 
@@ -135,18 +149,20 @@ def from_numpy(x: Any, dtype: dt.DType | None = None, device: str | None = None)
 
 def concrete(storage: Any, dtype: dt.DType, shape: Shape, device: str) -> Array:
     """An Array over storage that a device owns."""
-    n = node("buffer", types=(Type(dtype, shape),), payload=(storage,), device=device, where=here(2))
-    return Array(n.outs[0])
+    where = _state.line or here(2)
+    if is_static(shape):
+        return Array(Cell(kind_of(dtype, shape, device), storage, None, None, where))
+    return Array(node("buffer", types=(Type(dtype, shape),), payload=(storage,), device=device, where=where).outs[0])
 
 
 def promote(*xs: Any) -> list[Array]:
     """Arrays of one dtype (NumPy 2 rules; Python scalars are weak); NumPy data goes to the device of the arrays."""
-    device = next((x._value.node.device for x in xs if isinstance(x, Array) and x._value.node.device), None)
+    device = next((x._home for x in xs if isinstance(x, Array) and x._home), None)
     arrays = [x if is_scalar(x) else as_array(x, device=device) for x in xs]
     dtype: dt.DType | None = None
     for a in arrays:
         if isinstance(a, Array):
-            device = device or a._value.node.device
+            device = device or a._home
             if not a._weak:
                 dtype = a.dtype if dtype is None else dt.common_type(dtype, a.dtype)
     floats = default_float(device or default_device())

@@ -9,6 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, constant, emit, is_scalar, promote, trace
+from rlx.array.eager import STEPPED, stepped
 from rlx.array.hooks import default_device, default_float
 from rlx.core.errors import RlxError, TraceError
 from rlx.ir.graph import Graph, Type
@@ -40,7 +41,7 @@ class OpFunction(Op, Generic[R]):
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arrays, attrs = self._split(bound.arguments)
-        graph = self.graph(tuple([a._value.type for a in arrays]), attrs, arrays)
+        graph = self.graph(tuple([a._type for a in arrays]), attrs, arrays)
         outs = emit(self.name, arrays, attrs, types=tuple([v.type for v in graph.outputs]))
         return cast(R, outs[0] if graph.name == "one" else outs)
 
@@ -88,7 +89,7 @@ class OpFunction(Op, Generic[R]):
 
     def graph(self, types: tuple[Type, ...], attrs: dict[str, Any], arrays: list[Array] | None = None) -> Graph:
         """The decomposition for these types, traced once. Its name is ``one`` or ``many`` outputs."""
-        device = next((a._value.node.device for a in arrays or () if a._value.node.device), None)
+        device = next((a._home for a in arrays or () if a._home), None)
         floats = default_float(device or default_device())
         key = (types, tuple(sorted(attrs.items(), key=lambda kv: kv[0])), floats, device)
         found = self.traced.get(key)
@@ -119,7 +120,7 @@ def _weak(given: list[Any]) -> list[Array]:
     firm = [a for a in out if isinstance(a, Array) and not a._weak]
     if len(firm) == len(out):
         return firm
-    device = next((a._value.node.device for a in firm if a._value.node.device), None)
+    device = next((a._home for a in firm if a._home), None)
     return [a if isinstance(a, Array) and not a._weak else _like(a, firm, device) for a in out]
 
 
@@ -185,13 +186,15 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
     Where it has nothing to do and gives back its argument, its caller gets a box of its own, so that a later
     ``x[i] = v`` on one is never seen through the other.
     """
-    @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         out = f(*args, **kwargs)
         if args and out is args[0] and isinstance(out, Array):
-            return cast(R, Array(out._value, out._weak))
+            return cast(R, Array(out._cell, out._weak))
         return out
 
+    if f.__name__ in STEPPED:
+        call = stepped(f.__name__, call)
+    call = functools.wraps(f)(call)
     FUNCTIONS[f.__name__] = cast(Callable[..., Array], call)
     return call
 

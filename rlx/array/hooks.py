@@ -11,6 +11,7 @@ from rlx.core import dtype as dt
 from rlx.core import flags
 
 if TYPE_CHECKING:
+    from rlx.core.where import Where
     from rlx.ir.graph import Graph, Value
 
 
@@ -18,6 +19,10 @@ class Hooks:
     """What the runtime provides. Before it is imported, arrays can be built but not run."""
 
     evaluate: Callable[[Sequence[Value]], None]
+    #: Call a step's function on values, with its nodes at that line.
+    make: Callable[[Any, Sequence[Value], Where], Value]
+    #: Run the pending work of light records.
+    run: Callable[[Sequence[Any]], None]
     upload: Callable[[np.ndarray, str, dt.DType], Any]
     #: Storage over the host's memory itself, where the device can use it.
     adopt: Callable[[np.ndarray, str, dt.DType], Any]
@@ -30,10 +35,16 @@ class Hooks:
     #: The module of public names, for a version of the standard.
     namespace: Callable[[str | None], Any]
     download: Callable[[Any], np.ndarray]
+    #: The content of a storage of that dtype, shape and device, in host memory and read-only.
+    fetch: Callable[[Any, dt.DType, Any, str], np.ndarray]
+    #: The same, perhaps writable: for readers that do not hand it on.
+    peek: Callable[[Any, dt.DType, Any, str], np.ndarray]
     #: Wait for all work on a device.
     wait: Callable[[str], None]
     default_float: Callable[[str], dt.DType]
     compile: Callable[..., Any]
+    #: What calls programs of a device natively; None where they are called from Python.
+    calls: Callable[[str], Any]
     #: A graph with what may fail in it as further outputs, and the watches on them.
     watch: Callable[[Graph], tuple[Graph, tuple[Any, ...]]]
     #: Raise the error of the first watch whose storage is not zero.
@@ -45,7 +56,7 @@ hooks = Hooks()
 
 def default_device() -> str:
     """The device used when none is named (flag ``device``)."""
-    return str(flags.get("device"))
+    return flags.snapshot().device
 
 
 def default_float(device: str | None = None) -> dt.DType:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.array import step as _step  # noqa: F401  (registers itself)
 from rlx.array.array import FUNCTIONS, PROTOCOLS, Array
 from rlx.array.build import as_array, concrete, from_numpy
 from rlx.array.hooks import default_device, hooks
@@ -83,8 +84,7 @@ def to_dlpack(x: Array, stream: Any, max_version: tuple[int, int] | None, dl_dev
         raise BufferError(f"an array on {x.device} reaches the host only as a copy")
     if stream is not None and home == _CPU:
         raise BufferError("a stream has no meaning for memory of the host")
-    x._evaluate()
-    host = hooks.download(x._value)
+    host = x._download()
     versioned = max_version is not None and max_version[0] >= 1
     if copy or not versioned:
         if copy is False:
@@ -231,8 +231,7 @@ def _function(spelled: str, name: str) -> Any:
 
 def reduce_array(x: Array) -> tuple[Any, ...]:
     """What pickle and copy need: the values as NumPy data, the dtype, and the device."""
-    x._evaluate()
-    return _restore, (np.array(hooks.download(x._value)), x.dtype.name, x.device)
+    return _restore, (np.array(x._download()), x.dtype.name, x.device)
 
 
 def _restore(raw: np.ndarray[Any, Any], dtype: str, device: str) -> Array:

@@ -41,13 +41,26 @@ class Specialization:
     program: Any
     #: What may have failed, by the last outputs of the program.
     watches: tuple[Any, ...] = ()
+    #: Entries that the native call has been given for it.
+    entries: int = 0
+
+
+#: Entries for one specialization (arguments may differ in what is compared by identity), and for one function.
+ENTRIES, MOST = 4, 64
 
 
 Guard = tuple[Any, ...]
 
 
 class Jitted:
-    """A function that is compiled when it is called: see :func:`jit`."""
+    """A function that is compiled when it is called: see :func:`jit`.
+
+    Where a device has native calls, ``__call__`` is one: it finds the specialization and runs it without the
+    interpreter, by the table in ``_table``, and calls :meth:`call_in_python` only when nothing matches.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_table")
+    _table: tuple[Any, ...]
 
     __name__: str
 
@@ -60,16 +73,29 @@ class Jitted:
         self._device, self._dispatch, self._overrides = device, dispatch, overrides
         self._specializations: dict[Guard, Specialization] = {}
         self._last: Guard | None = None
+        self._entries: list[tuple[Specialization, flags.Snapshot, Any]] = []
+        self._state: Any = None
         self.misses: list[str] = []
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def call_in_python(self, *args: Any, **kwargs: Any) -> Any:
+        """The call in full: flatten the arguments, find or make the specialization, run it."""
         leaves, structure, static = self._split(args, kwargs)
-        if any(isinstance(x, Array) and x.is_traced for x in leaves):
-            return self._inline(leaves, structure, static)
+        pending = False
+        for x in leaves:
+            if isinstance(x, Array) and not x.is_evaluated:
+                if x.is_traced:
+                    return self._inline(leaves, structure, static)
+                pending = True
         guard = self._guard(leaves, structure, static)
         found = self._specializations.get(guard)
         if found is None:
             found = self._specialize(guard, leaves, structure, static)
+        elif pending and found.entries and not kwargs:
+            for x in leaves:
+                _storage(x, found.traced.device)
+            return self(*args)
+        elif not kwargs:
+            self._call_natively(found, args, leaves, static)
         device = found.traced.device
         inputs = [_storage(x, device) for x in leaves]
         captured = [_concrete(v) for v in found.traced.captured]
@@ -81,6 +107,30 @@ class Jitted:
             outs, types = outs[:late], types[:late]
         arrays = [concrete(s, t.dtype, t.shape, device) for s, t in zip(outs, types, strict=True)]
         return unflatten(found.traced.structure, arrays)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call_in_python(*args, **kwargs)
+
+    def _call_natively(self, found: Specialization, args: tuple[Any, ...], leaves: list[Any], static: Guard) -> None:
+        """Give the native call an entry for arguments like these, under the present flags."""
+        current, state = flags.snapshot(), flags.state()
+        changed = state != self._state
+        if current.check or found.watches or not (changed or found.entries < ENTRIES):
+            return
+        calls = hooks.calls(found.traced.device)
+        if calls is None:
+            found.entries = ENTRIES
+            return
+        if not changed or all(f is not found or s is not current for f, s, _ in self._entries):
+            fixed = [_concrete(v) for v in found.traced.captured]
+            entry = calls.specialized(found.program.executable, args, leaves, dict(static), fixed,
+                                      found.program.outputs, found.traced.structure)
+            found.entries = ENTRIES if entry is None else found.entries + 1
+            if entry is not None:
+                self._entries = [(found, current, entry), *self._entries][:MOST]
+        self._table = calls.table_of([e for _, s, e in self._entries if s is current])
+        self._state = state
+        calls.install()
 
     # Specializing
 
@@ -159,7 +209,7 @@ class Jitted:
     def _guard(self, leaves: list[Any], structure: Tree, static: Guard) -> Guard:
         try:
             types = tuple([_spec(x) for x in leaves])
-            guard = (structure, types, static, self._place(leaves), self._dispatch, flags.key())
+            guard = (structure, types, static, self._place(leaves), self._dispatch, flags.snapshot().key)
             hash(guard)
         except TypeError as e:
             raise ValueIssue(f"{self.__name__}() was given a static argument or leaf that is not hashable", why=str(e),
@@ -170,7 +220,7 @@ class Jitted:
         """The device all the arrays are on."""
         found = self._device
         for x in leaves:
-            home = x._value.node.device if isinstance(x, Array) else None
+            home = x._home if isinstance(x, Array) else None
             if home is None or home == found:
                 continue
             if found is not None:
@@ -203,7 +253,7 @@ def _names_of(f: Callable[..., Any], nums: Sequence[int]) -> list[str]:
 
 def _spec(x: Any) -> Any:
     if isinstance(x, Array):
-        t = x._value.type
+        t = x._type
         return (t.dtype, t.shape, x.device)
     if is_scalar(x):
         return type(x)
@@ -220,7 +270,7 @@ def _type(x: Any, device: str) -> Type:
     if isinstance(x, Type):
         return x
     if isinstance(x, Array):
-        return x._value.type
+        return x._type
     if is_scalar(x):
         return Type(dt.default_of(x, default_float(device)), ())
     return Type(dt.as_dtype(x.dtype), tuple(x.shape))
@@ -230,7 +280,7 @@ def _storage(x: Any, device: str) -> Any:
     if not isinstance(x, Array):
         d = dt.default_of(x, default_float(device)) if is_scalar(x) else None
         x = as_array(x, d, device)
-    return _concrete(x._value)
+    return x._evaluate()
 
 
 def _number(x: Any, device: str) -> Array:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from rlx.core.errors import ValueIssue
@@ -105,6 +108,16 @@ def _check(flag: Flag, text: Any, source: str) -> Any:
     return value
 
 
+#: Raised to a new number by every change made in Python, and put back when a block ends: programs watch it.
+GENERATION = ctypes.c_int64(0)
+_generation = [0]
+_generations = itertools.count(1)
+
+
+def _set_generation(n: int) -> None:
+    GENERATION.value = _generation[0] = n
+
+
 @contextmanager
 def flags(**settings: Any) -> Iterator[None]:
     """Set flags for a block: ``with rlx.flags(kernel_dispatch="common"): ...``"""
@@ -113,18 +126,61 @@ def flags(**settings: Any) -> Iterator[None]:
             raise ValueIssue(f"there is no flag {name!r}", why="flags are a fixed table",
                              do=f"use one of {', '.join(TABLE)}")
     checked = {n: _check(TABLE[n], v, f"flags({n})") for n, v in settings.items()}
-    before = dict(_values)
+    before, generation = dict(_values), GENERATION.value
     _values.update(checked)
+    _set_generation(next(_generations))
     try:
         yield
     finally:
         _values.clear()
         _values.update(before)
+        _set_generation(generation)
 
 
 def key() -> tuple[Any, ...]:
     """The values that change what a compile produces."""
     return tuple(get(n) for n, f in TABLE.items() if f.keyed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The flags that every call depends on, one object for each combination."""
+
+    key: tuple[Any, ...]
+    device: str
+    check: str
+
+
+#: The environment as the process keeps it, where reading a variable is one look into a dict.
+ENVIRON: Any = getattr(os.environ, "_data", os.environ)
+#: The variables that a snapshot depends on, as that dict names them.
+WATCHED: tuple[Any, ...] = tuple(
+    os.environ.encodekey(f.env) if ENVIRON is not os.environ else f.env
+    for f in TABLE.values() if f.keyed or f.name in ("device", "check"))
+_W0, _W1, _W2, _W3 = WATCHED
+_snapshots: dict[Any, Snapshot] = {}
+
+
+def state() -> tuple[Any, ...]:
+    """What a snapshot is made of, as it is now."""
+    get = ENVIRON.get
+    return (_generation[0], get(_W0), get(_W1), get(_W2), get(_W3))
+
+
+def snapshot() -> Snapshot:
+    """The present flags; the same object while they are the same."""
+    now = state()
+    found = _snapshots.get(now)
+    if found is None:
+        if len(_snapshots) > 1000:
+            _snapshots.clear()
+        found = _snapshots[now] = _interned(key(), str(get("device")), str(get("check")))
+    return found
+
+
+@cache
+def _interned(key: tuple[Any, ...], device: str, check: str) -> Snapshot:
+    return Snapshot(key, device, check)
 
 
 def document() -> str:

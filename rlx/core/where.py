@@ -43,7 +43,8 @@ _cache: dict[tuple[object, int], Where] = {}
 _internal: dict[str, bool] = {}
 
 
-def _is_internal(file: str) -> bool:
+def is_internal(file: str) -> bool:
+    """Whether code of that file is rlx's own."""
     known = _internal.get(file)
     if known is None:
         known = _internal[file] = file.startswith(("<frozen", *INTERNAL)) and not file.startswith(_TOOLS)
@@ -53,7 +54,7 @@ def _is_internal(file: str) -> bool:
 def here(depth: int = 1) -> Where:
     """The nearest caller outside rlx, as a :class:`Where`."""
     frame = sys._getframe(depth)
-    while frame is not None and _is_internal(frame.f_code.co_filename):
+    while frame is not None and is_internal(frame.f_code.co_filename):
         if frame.f_back is None:
             break
         frame = frame.f_back

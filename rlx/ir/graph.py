@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rlx.core.dtype import DType
 from rlx.core.shape import Shape, Size, bind
@@ -96,6 +96,8 @@ class Value:
     """One output of a node."""
 
     __slots__ = ("node", "index", "__weakref__")
+    #: What an Array holds is a value, or a light record that knows its kind.
+    kind: ClassVar[None] = None
 
     def __init__(self, node: Node, index: int) -> None:
         self.node, self.index = node, index
@@ -142,6 +144,16 @@ def graph_scope() -> Iterator[None]:
         yield
     finally:
         _scope.inside -= 1
+
+
+@contextmanager
+def unscoped() -> Iterator[None]:
+    """Nodes made in here may become buffers, whatever is being traced around it."""
+    before, _scope.inside = _scope.inside, 0
+    try:
+        yield
+    finally:
+        _scope.inside = before
 
 
 def node(op: str, args: tuple[Value, ...] = (), types: tuple[Type, ...] = (), *, graphs: tuple[Graph, ...] = (),
@@ -274,11 +286,8 @@ def rebuild(outputs: Sequence[Value], replace: Mapping[Value, Value],
 
 def outside(v: Value) -> Value:
     """The same computation in nodes that may become buffers, for a value that was made inside a graph."""
-    before, _scope.inside = _scope.inside, 0
-    try:
+    with unscoped():
         return rebuild((v,), {}, lambda n, args: n.outs if n.op in UNIQUE else clone(n, args).outs)[0]
-    finally:
-        _scope.inside = before
 
 
 def _settled(n: Node) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar, literal, promote
 from rlx.array.define import primitive, public
+from rlx.array.eager import elementwise as stepped
 from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ValueIssue
@@ -76,7 +77,7 @@ def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partial
         holder.rules["partials"] = partials
     holder.samples(lambda: pointwise_samples(row, domain))
 
-    def call(*args: Any) -> Array:
+    def full(*args: Any) -> Array:
         if len(args) != row.arity:
             raise TypeError(f"{name}() takes {row.arity} array arguments, got {len(args)}")
         arrays = promote(*args)
@@ -93,6 +94,7 @@ def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partial
         shape = broadcast_shapes(*[a.shape for a in arrays])
         return emit1(prim, *[broadcast(a, shape) for a in arrays])
 
+    call: Callable[..., Array] = full if row.arity > 2 or name.startswith("_") else stepped(name, full)
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
     call.__signature__ = _SIGNATURES[row.arity]  # type: ignore[attr-defined]

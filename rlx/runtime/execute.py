@@ -144,15 +144,9 @@ def _evaluate_on(name: str, nodes: list[Node]) -> None:
         if not values:
             return
         key, leaves = structure(values)
-        full_key = (name, key, flags.key())
-        program = PROGRAMS.get(full_key)
-        if program is None:
-            watches = checks.watched(values)
-            program = compile_for(_abstract([*values, *[w.info for w in watches]], leaves), name)
-            program.watches = len(watches)
-            PROGRAMS.put(full_key, program)
+        program = program_of(name, key, values, leaves)
         watches = checks.watched(values) if program.watches else []
-        storages = [_storage(v, program.device) for v in leaves]
+        storages = [storage_of(v, program.device) for v in leaves]
     made = program.run(storages)
     if watches:
         types = [w.info.type for w in watches]
@@ -164,6 +158,18 @@ def _evaluate_on(name: str, nodes: list[Node]) -> None:
             mine = tuple([next(outs) for _ in n.types])
             if n.op != "buffer":
                 become_buffer(n, mine, name)
+
+
+def program_of(device: str, key: Any, values: list[Value], leaves: list[Value]) -> Compiled:
+    """The program of these values as a function of their leaves, by their structural key."""
+    full_key = (device, key, flags.snapshot().key)
+    program = PROGRAMS.get(full_key)
+    if program is None:
+        watches = checks.watched(values)
+        program = compile_for(_abstract([*values, *[w.info for w in watches]], leaves), device)
+        program.watches = len(watches)
+        PROGRAMS.put(full_key, program)
+    return program
 
 
 #: Pending operations from which on values that somebody still holds are kept as well.
@@ -218,7 +224,8 @@ def _abstract(values: list[Value], leaves: list[Value]) -> Graph:
         return Graph(tuple(params), rebuild(values, dict(zip(leaves, params, strict=True))), "lazy")
 
 
-def _storage(v: Value, device: Device) -> Storage:
+def storage_of(v: Value, device: Device) -> Storage:
+    """The storage of a leaf: what a buffer holds, or a scalar's value uploaded."""
     n = v.node
     if n.op == "scalar":
         return device.upload(to_host(np.asarray(n.payload), v.dtype))
@@ -270,9 +277,17 @@ def namespace(version: str | None) -> ModuleType:
 
 def download(v: Value) -> np.ndarray[Any, Any]:
     """A buffer's content in host memory (raw bits for bfloat16), read-only."""
-    target = devices.find(v.node.device or default_device())
-    out = target.download(v.node.payload[v.index], v.dtype, v.shape)  # type: ignore[arg-type]
-    out = out.view()
+    return fetch(v.node.payload[v.index], v.dtype, v.shape, v.node.device or default_device())
+
+
+def peek(storage: Storage, dtype: dt.DType, shape: Any, device: str) -> np.ndarray[Any, Any]:
+    """A storage's content in host memory, for reading at once."""
+    return devices.find(device).download(storage, dtype, shape)
+
+
+def fetch(storage: Storage, dtype: dt.DType, shape: Any, device: str) -> np.ndarray[Any, Any]:
+    """A storage's content in host memory (raw bits for bfloat16), read-only."""
+    out = peek(storage, dtype, shape, device).view()
     out.flags.writeable = False
     return out
 
@@ -291,7 +306,7 @@ def compile_traced(graph: Graph, device: str, dispatch: str | None, overrides: d
     """The program of a traced function; one program serves all functions of the same structure."""
     from rlx.compile.legalize import Policy
     policy = Policy(dispatch or str(flags.get("kernel_dispatch")), overrides)
-    key = ("jit", device, graph.key(), policy.key(), flags.key())
+    key = ("jit", device, graph.key(), policy.key(), flags.snapshot().key)
     found = PROGRAMS.get(key)
     if found is None:
         found = compile_for(graph, device, policy, name)
@@ -326,6 +341,8 @@ def explain(f: Any, *args: Any, device: str | None = None, dispatch: str | None 
 def install() -> None:
     """Connect the arrays' floor with this one."""
     hooks.evaluate = evaluate
+    hooks.fetch = fetch
+    hooks.peek = peek
     hooks.upload = upload
     hooks.download = download
     hooks.wait = lambda name: devices.find(name).synchronize()
@@ -336,5 +353,6 @@ def install() -> None:
     hooks.namespace = namespace
     hooks.default_float = default_float
     hooks.compile = compile_traced
+    hooks.calls = lambda name: devices.find(name).calls()
     hooks.watch = watch
     hooks.raise_failure = raise_failure

@@ -77,7 +77,7 @@ def explain_recompile(f: Callable[..., Any]) -> str:
 
 def checks_nan() -> bool:
     """Whether the flag asks to look for NaN in results."""
-    return "nan" in str(flags.get("check")).split(",")
+    return "nan" in flags.snapshot().check.split(",")
 
 
 def need_numbers(graph: Graph, device: Device, inputs: Sequence[Storage], outs: Sequence[Storage]) -> None:

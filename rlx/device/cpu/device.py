@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from rlx.device.base import Device, Executable, refuse_form
 from rlx.device.cpu import caps, jit, native, storage, threads
 from rlx.device.cpu.storage import Storage
 from rlx.ir.claim import Claim
-from rlx.ir.loop import Buffer, Program
+from rlx.ir.loop import Buffer, Contract, Copy, For, If, Launch, Loop, Program, Stmt
 from rlx.render.llvm.program import Slots, render_program, slots
 
 _ENTRY = "rlx_main"
@@ -85,22 +86,37 @@ class CpuDevice(Device):
     def synchronize(self) -> None:
         """Nothing to wait for."""
 
+    def calls(self) -> Any:
+        """Native calls of programs, where this interpreter can have them."""
+        from rlx.device.cpu import entry
+        return entry if entry.absent() is None else None
+
+    def calls_absent(self) -> str:
+        """Why programs are called from Python here; empty where they are not."""
+        from rlx.device.cpu import entry
+        return entry.absent() or ""
+
 
 @final
 class CpuExecutable(Executable):
     """One native function, its constants, and the size of its arena."""
 
-    __slots__ = ("_arena", "_call", "_consts", "_inputs", "_keep", "_library", "_outputs", "_pack", "name")
+    __slots__ = ("_call", "_inputs", "_keep", "_library", "_outputs", "_pack", "address", "arena", "consts", "name",
+                 "quick")
 
     def __init__(self, library: jit.Library, layout: Slots, program: Program) -> None:
         self.name = program.name
         self._library = library
-        self._call = _PROTOTYPE(library[_ENTRY])
+        #: What a native call needs: the function, its constants, and the bytes of its arena.
+        self.address = library[_ENTRY]
+        self._call = _PROTOTYPE(self.address)
         self._inputs, self._outputs = layout.inputs, layout.outputs
         self._keep = [_constant(b) for b in layout.consts]
-        self._consts = tuple(s.address for s in self._keep)
-        self._pack = struct.Struct(f"{layout.inputs + layout.outputs + len(self._consts)}P").pack
-        self._arena = program.arena
+        self.consts = tuple(s.address for s in self._keep)
+        self._pack = struct.Struct(f"{layout.inputs + layout.outputs + len(self.consts)}P").pack
+        self.arena = program.arena
+        #: Whether it ends so soon that letting go of the interpreter's lock would cost more.
+        self.quick = _quick(program)
 
     def run(self, inputs: Sequence[Storage], outputs: Sequence[Storage]) -> None:
         """Run to the end. Threads may run one executable at once: each has its own arena, each call its own
@@ -110,8 +126,41 @@ class CpuExecutable(Executable):
             raise ShapeError(f"program {self.name!r} takes {self._inputs} inputs and {self._outputs} outputs",
                              why=f"{len(inputs)} and {len(outputs)} were given",
                              do="give one storage for each slot")
-        table = self._pack(*[s.address for s in inputs], *[s.address for s in outputs], *self._consts)
-        self._call(table, _arena(self._arena) if self._arena else None)
+        table = self._pack(*[s.address for s in inputs], *[s.address for s in outputs], *self.consts)
+        self._call(table, _arena(self.arena) if self.arena else None)
+
+
+#: Most bytes and most innermost statements of a program that keeps the interpreter's lock: about 20 us.
+_QUICK_BYTES, _QUICK_WORK = 1 << 16, 20_000
+
+
+def _quick(program: Program) -> bool:
+    """Whether the program is small: little memory, no loop of unknown length, no library call."""
+    if program.arena + sum(b.nbytes for b in program.buffers) > _QUICK_BYTES:
+        return False
+    work = 0.0
+    for s in program.steps:
+        if isinstance(s, Launch):
+            work += _work(s.kernel.body)
+        elif not isinstance(s, Copy):
+            return False
+    return work <= _QUICK_WORK
+
+
+def _work(body: tuple[Stmt, ...]) -> float:
+    """Statements that run, or infinity where nobody knows."""
+    total = 0.0
+    for s in body:
+        if isinstance(s, For):
+            known = s.start.op == s.stop.op == "const"
+            total += (int(s.stop.value) - int(s.start.value)) / s.step * _work(s.body) if known else math.inf
+        elif isinstance(s, If):
+            total += max(_work(s.then), _work(s.orelse))
+        elif isinstance(s, Contract):
+            total += s.m * s.n * s.depth / 4
+        else:
+            total += math.inf if isinstance(s, Loop) else 1
+    return total
 
 
 @cache

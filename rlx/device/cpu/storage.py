@@ -60,11 +60,11 @@ def view(storage: Storage, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any
 
     Raises ShapeError when the storage is smaller.
     """
-    wanted = math.prod(shape) * dtype.itemsize
     array = storage.array
+    if array.shape == shape and array.dtype == dtype.numpy:
+        return array
+    wanted = math.prod(shape) * dtype.itemsize
     if array.nbytes < wanted:
         raise ShapeError(f"a storage of {array.nbytes} bytes holds no {dtype.short}{list(shape)}",
                          why=f"that needs {wanted} bytes", do="download with the shape it was made with")
-    if array.dtype == dtype.numpy and array.shape == tuple(shape):
-        return array
     return array.reshape(-1).view(np.uint8)[:wanted].view(dtype.numpy).reshape(tuple(shape))
