@@ -20,8 +20,9 @@ from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import axis_index
 from rlx.ir.graph import Graph, Node, Type, Value, parameter
 from rlx.ir.op import REGISTRY
-from rlx.ir.prim import POINTWISE
-from rlx.ops.movement import iota, permute_dims, reshape, slice_of
+from rlx.ir.prim import COLLECTIVE, POINTWISE
+from rlx.ops.collective import named_axis
+from rlx.ops.movement import concat, iota, permute_dims, reshape, slice_of
 from rlx.transform.call import finish
 from rlx.transform.sweep import Sweep, call_rule, decomposition, fresh, reclone
 
@@ -41,8 +42,8 @@ RULES: dict[str, Rule] = {}
 class Batcher:
     """Walks graphs with values that may have a batch axis of one size."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, name: str | None = None) -> None:
+        self.size, self.name = size, name
         self.sweep: Sweep[Many] = Sweep(self.visit, lambda v: Many(Array(v)))
 
     def graph(self, g: Graph, args: Sequence[Many]) -> list[Many]:
@@ -56,6 +57,8 @@ class Batcher:
     def visit(self, n: Node, args: list[Many]) -> list[Many]:
         """One node."""
         arrays = [a.array for a in args]
+        if self.name is not None and n.op in COLLECTIVE and n.attr("axis") == self.name:
+            return _collective(self, n, args)
         if not any(a.on for a in args):
             return [Many(o) for o in reclone(n, arrays)]
         if n.op in POINTWISE:
@@ -115,6 +118,31 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
             RULES[name] = f
         return f
     return wrap
+
+
+# Collectives
+
+def _collective(b: Batcher, n: Node, args: list[Many]) -> list[Many]:
+    """A collective over the axis that is mapped here, on the whole batch."""
+    x = b.full(args[0])
+    if n.op == "all_reduce":
+        return [Many(emit1("reduce", x, kind=n.attr("kind"), axes=(0,)))]
+    if n.op == "all_gather":
+        return [Many(x)]
+    k = b.size - n.attr("offset")  # member i gets what member i - offset holds
+    parts = [slice_of(x, (start, *[0] * (x.ndim - 1)), (size, *x.shape[1:]))
+             for start, size in ((k, b.size - k), (0, k)) if size]
+    return [Many(concat(parts, axis=0), True)]
+
+
+@rule("all_reduce", "shift")
+def _of_another_axis(b: Batcher, n: Node, args: list[Many]) -> list[Many]:
+    return [Many(emit(n.op, [b.full(args[0]), args[1].array], dict(n.attrs))[0], True)]
+
+
+@rule("all_gather")
+def _gather_of_another_axis(b: Batcher, n: Node, args: list[Many]) -> list[Many]:
+    return [Many(to_front(emit("all_gather", [b.full(args[0]), args[1].array], dict(n.attrs))[0], 1), True)]
 
 
 # Movement
@@ -277,11 +305,13 @@ def batch_graph(g: Graph, args: Sequence[Array], axes: Sequence[bool], size: int
 Axes = Any
 
 
-def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
+def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *,
+         axis_name: str | None = None) -> Callable[..., Any]:
     """A function that maps ``f`` over an axis of its arguments, as one program.
 
     ``in_axes`` says along which axis: an integer, None for an argument that all examples share, or a tuple with one
     entry for each positional argument (an entry may be a tree of axes). Results are stacked along ``out_axes``.
+    With ``axis_name``, the collectives of :mod:`rlx.distributed` combine the examples under that name.
 
     >>> import rlx
     >>> rlx.vmap(lambda x, y: x @ y, (0, None))(rlx.eye(2), rlx.asarray([3.0, 4.0])).tolist()
@@ -297,19 +327,22 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
         where_ = [None if a is None else axis_index(a, x.ndim) for a, x in zip(axes, arrays, strict=True)]
         size = _size(arrays, where_)
         moved = [x if a is None else to_front(x, a) for x, a in zip(arrays, where_, strict=True)]
+        if axis_name is not None:  # the place on the axis is one more argument
+            moved, where_ = [*moved, iota(size, dt.int32, _device(moved))], [*where_, 0]
         with tracing() as depth:
             stand = [fresh(x, depth, Type(x.dtype, x.shape if a is None else x.shape[1:]))
                      for x, a in zip(moved, where_, strict=True)]
-            outs, out_tree = flatten(f(*unflatten(structure, stand), **kwargs))
+            with named_axis(axis_name, size, stand[-1]):
+                outs, out_tree = flatten(f(*unflatten(structure, stand[:len(leaves)]), **kwargs))
             values = [as_array(x)._value for x in outs]
-            mapped = _map(values, [a._value for a in stand], moved, where_, size, depth, out_tree, out_axes)
+            mapped = _map(values, [a._value for a in stand], moved, where_, Batcher(size, axis_name), depth, out_tree,
+                          out_axes)
         return unflatten(out_tree, finish([o._value for o in mapped], {}, depth))
     return wrapped
 
 
-def _map(values: list[Value], params: list[Value], moved: list[Array], axes: list[int | None], size: int, depth: int,
+def _map(values: list[Value], params: list[Value], moved: list[Array], axes: list[int | None], b: Batcher, depth: int,
          out_tree: Tree, out_axes: Axes) -> list[Array]:
-    b = Batcher(size)
     env = {p: Many(x, a is not None) for p, x, a in zip(params, moved, axes, strict=True)}
     found = b.sweep.walk(values, env, depth)
     places = _spread(out_axes, unflatten(out_tree, [m.array for m in found]))
@@ -324,6 +357,10 @@ def _map(values: list[Value], params: list[Value], moved: list[Array], axes: lis
             x = b.full(m)
             outs.append(from_front(x, axis_index(place, x.ndim)))
     return outs
+
+
+def _device(arrays: Sequence[Array]) -> str | None:
+    return next((a._value.node.device for a in arrays if a._value.node.device), None)
 
 
 def _size(arrays: Sequence[Array], axes: Sequence[int | None]) -> int:

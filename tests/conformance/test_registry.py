@@ -18,9 +18,9 @@ from rlx.tools import cases as C
 
 #: Nodes that only a transform makes: ``call`` holds a user's function together with its own derivative.
 STRUCTURAL = {"call"}
-OPS = [o for o in C.ops() if o.name not in STRUCTURAL]
+OPS = [o for o in C.ops() if o.name not in {*STRUCTURAL, *COLLECTIVE}]
 #: Primitives without a rules holder: a parameter and a literal compute nothing, ``native`` stands for any claimed op,
-#: and collectives need more than one device.
+#: and collectives need several members: those that vmap gives a meaning have their own tests.
 NO_OP = {"input", "const", "native", *COLLECTIVE}
 #: Differentiated by the transforms through their sub-graphs; and the one primitive that has no arguments.
 BY_TRANSFORM = {*CONTROL, "iota"}
