@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from rlx.ir import loop
+from rlx.ir.walk import bottom_up
 
 #: Inclusive lowest and highest value.
 Interval = tuple[int, int]
@@ -72,3 +75,26 @@ def _combine(e: loop.Expr, args: list[Interval]) -> Interval:
     if e.op == "floordiv":
         return (min(a // c, a // d), max(b // c, b // d))
     return (a, b) if a >= 0 and b < c else (0, d - 1)
+
+
+def find_risky(roots: Sequence[loop.Expr], range_of: Callable[[loop.Expr], Interval],
+               size_of: Callable[[str], int]) -> set[int]:
+    """Expressions that contain a load not provably inside its buffer (by identity)."""
+    risky: set[int] = set()
+    done: set[int] = set()
+    for e in bottom_up(roots, done):
+        done.add(id(e))
+        bad = any(id(a) in risky for a in e.args)
+        if e.op == "load" and not bad:
+            low, high = range_of(e.args[0])
+            bad = low < 0 or high >= size_of(e.value)
+        if bad:
+            risky.add(id(e))
+    return risky
+
+
+def is_lazy(e: loop.Expr, risky: set[int]) -> bool:
+    """Whether some arguments must be evaluated only where they count: they load from places that may not exist."""
+    if e.op == "select" or (e.op in ("and", "or") and e.dtype.kind == "b"):
+        return any(id(a) in risky for a in e.args[1:])
+    return False

@@ -12,6 +12,7 @@ from rlx.ir.prim import COMBINE, POINTWISE
 from rlx.ir.text.lex import NAME
 from rlx.ir.text.loop_print import statement_text
 from rlx.ir.verify.prims import Broken, fits, need, result
+from rlx.ir.walk import inside
 
 #: Words of the text form that no name may be.
 RESERVED = frozenset(("true", "false", "nan", "inf"))
@@ -241,14 +242,8 @@ class _Checker:
         if known is not None:
             return known[1]
         uses = _Uses()
-        stack, seen = [e], set()
-        while stack:
-            x = stack.pop()
-            if id(x) in seen:
-                continue
-            seen.add(id(x))
+        for x in inside(e):
             self.typed(x, uses)
-            stack.extend(x.args)
         self.cache[id(e)] = e, uses
         return uses
 

@@ -11,7 +11,8 @@ from rlx.core.dtype import DType, int32
 from rlx.core.errors import CompileError
 from rlx.ir.expand import Function
 from rlx.ir.loop import Expr
-from rlx.render.bounds import Interval, interval
+from rlx.ir.walk import bottom_up
+from rlx.render.bounds import Interval, find_risky, interval, is_lazy
 from rlx.render.c import convert, integer
 from rlx.render.c.complexes import Value, emit_complex
 from rlx.render.c.dialect import register
@@ -89,7 +90,7 @@ class Evaluator:
     def values(self, roots: tuple[Expr, ...]) -> list[Value]:
         """The texts of several expressions; what they share is named once."""
         self._alive.extend(roots)
-        self._risky |= self._find_risky(roots)
+        self._risky |= find_risky(roots, self.range, lambda name: self.memory(name).size)
         memo: dict[int, Value] = {}
         uses = self._count_uses(roots, memo)
         return [self._visit(r, memo, uses) for r in roots]
@@ -102,17 +103,8 @@ class Evaluator:
     # Order
 
     def _visit(self, root: Expr, memo: dict[int, Value], uses: dict[int, int]) -> Value:
-        stack = [(root, False)]
-        while stack:
-            e, ready = stack.pop()
-            if id(e) in memo:
-                continue
-            if ready:
-                memo[id(e)] = self._named(e, self._emit(e, memo), uses.get(id(e), 1))
-                continue
-            stack.append((e, True))
-            needed = e.args[:1] if self._is_lazy(e) else e.args
-            stack.extend((a, False) for a in reversed(needed) if id(a) not in memo)
+        for e in bottom_up((root,), memo, self._needed):
+            memo[id(e)] = self._named(e, self._emit(e, memo), uses.get(id(e), 1))
         return memo[id(root)]
 
     def _count_uses(self, roots: tuple[Expr, ...], memo: dict[int, Value]) -> dict[int, int]:
@@ -126,7 +118,7 @@ class Evaluator:
             if id(e) in seen or id(e) in memo:
                 continue
             seen.add(id(e))
-            for a in e.args[:1] if self._is_lazy(e) else e.args:
+            for a in self._needed(e):
                 uses[id(a)] = uses.get(id(a), 0) + 1
                 stack.append(a)
         return uses
@@ -148,32 +140,11 @@ class Evaluator:
         self.w.line(f"{qualifier}{self.u.d.type(register(d))} {name} = {x};")
         return name
 
-    def _find_risky(self, roots: tuple[Expr, ...]) -> set[int]:
-        """Expressions that contain a load not provably in bounds (by identity)."""
-        risky: set[int] = set()
-        done: set[int] = set()
-        stack = [(r, False) for r in roots]
-        while stack:
-            e, ready = stack.pop()
-            if id(e) in done:
-                continue
-            if not ready:
-                stack.append((e, True))
-                stack.extend((a, False) for a in e.args if id(a) not in done)
-                continue
-            done.add(id(e))
-            bad = any(id(a) in risky for a in e.args)
-            if e.op == "load" and not bad:
-                low, high = self.range(e.args[0])
-                bad = low < 0 or high >= self.memory(e.value).size
-            if bad:
-                risky.add(id(e))
-        return risky
-
     def _is_lazy(self, e: Expr) -> bool:
-        if e.op == "select" or (e.op in ("and", "or") and e.dtype.kind == "b"):
-            return any(id(a) in self._risky for a in e.args[1:])
-        return False
+        return is_lazy(e, self._risky)
+
+    def _needed(self, e: Expr) -> tuple[Expr, ...]:
+        return e.args[:1] if self._is_lazy(e) else e.args
 
     # Text
 

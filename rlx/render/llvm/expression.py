@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from rlx.core.dtype import DType, float32
 from rlx.core.errors import CompileError
 from rlx.ir import loop
-from rlx.render.bounds import Interval, interval
+from rlx.ir.walk import bottom_up
+from rlx.render.bounds import Interval, find_risky, interval, is_lazy
 from rlx.render.llvm import complexes, convert, floating, integer, transcendental
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.types import Value, is_narrow, literal, memory_type, register_type
@@ -81,52 +82,23 @@ class Evaluator:
 
     def values(self, roots: tuple[loop.Expr, ...], *, reassoc: bool = False) -> list[Value]:
         """The values of several expressions, sharing what they share."""
-        self._risky = self._find_risky(roots)
+        known: dict[int, Interval] = {}
+        self._risky = find_risky(roots, lambda e: interval(e, self.scope.ranges, known),
+                                 lambda name: self._memory(name).size)
         self._flags = (id(roots[0]), "reassoc ") if reassoc else (0, "")
         memo: _Memo = {}
         return [self._visit(r, memo) for r in roots]
 
     def _visit(self, root: loop.Expr, memo: _Memo) -> Value:
-        stack = [(root, False)]
-        while stack:
-            e, ready = stack.pop()
-            if id(e) in memo:
-                continue
-            if ready:
-                memo[id(e)] = self._emit(e, memo)
-                continue
-            stack.append((e, True))
-            needed = e.args[:1] if self._is_lazy(e) else e.args
-            stack.extend((a, False) for a in reversed(needed) if id(a) not in memo)
+        for e in bottom_up((root,), memo, self._needed):
+            memo[id(e)] = self._emit(e, memo)
         return memo[id(root)]
 
-    def _find_risky(self, roots: tuple[loop.Expr, ...]) -> set[int]:
-        """Expressions that contain a load not provably in bounds (by identity)."""
-        risky: set[int] = set()
-        done: set[int] = set()
-        known: dict[int, Interval] = {}
-        stack = [(r, False) for r in roots]
-        while stack:
-            e, ready = stack.pop()
-            if id(e) in done:
-                continue
-            if not ready:
-                stack.append((e, True))
-                stack.extend((a, False) for a in e.args if id(a) not in done)
-                continue
-            done.add(id(e))
-            bad = any(id(a) in risky for a in e.args)
-            if e.op == "load" and not bad:
-                low, high = interval(e.args[0], self.scope.ranges, known)
-                bad = low < 0 or high >= self._memory(e.value).size
-            if bad:
-                risky.add(id(e))
-        return risky
-
     def _is_lazy(self, e: loop.Expr) -> bool:
-        if e.op == "select" or (e.op in ("and", "or") and e.dtype.kind == "b"):
-            return any(id(a) in self._risky for a in e.args[1:])
-        return False
+        return is_lazy(e, self._risky)
+
+    def _needed(self, e: loop.Expr) -> tuple[loop.Expr, ...]:
+        return e.args[:1] if self._is_lazy(e) else e.args
 
     def _emit(self, e: loop.Expr, memo: _Memo) -> Value:
         if e.op == "const":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rlx.core.dtype import DType
 from rlx.ir import loop
+from rlx.ir.walk import bottom_up
 from rlx.render.llvm.builder import Builder
 from rlx.render.llvm.helpers import Helpers
 from rlx.render.llvm.types import Value, label, literal, register_type
@@ -48,16 +49,8 @@ def define(
 
 def evaluate(b: Builder, root: loop.Expr, names: dict[str, str], memo: dict[int, str], emit: Emit) -> str:
     """The register of a real expression without loads; shared objects are evaluated once a ``memo``."""
-    stack = [(root, False)]
-    while stack:
-        e, ready = stack.pop()
-        if id(e) in memo:
-            continue
-        if not ready:
-            stack.append((e, True))
-            stack.extend((a, False) for a in reversed(e.args) if id(a) not in memo)
-        else:
-            memo[id(e)] = _node(b, e, names, memo, emit)
+    for e in bottom_up((root,), memo):
+        memo[id(e)] = _node(b, e, names, memo, emit)
     return memo[id(root)]
 
 

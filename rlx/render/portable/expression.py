@@ -12,6 +12,7 @@ from rlx.core.errors import CompileError
 from rlx.ir import loop as L
 from rlx.ir.expand import FUNCTIONS, expansion
 from rlx.ir.loop import Expr, Stmt, const, expr, var
+from rlx.ir.walk import bottom_up
 from rlx.render.pairs import pair_function
 from rlx.render.portable import convert, integral, multiword, real, wide
 from rlx.render.portable.arith import bits, cast, op, pick, test, u
@@ -85,16 +86,8 @@ class Rewriter:
     def lower(self, e: Expr) -> Parts:
         """The parts of ``e``."""
         memo: dict[Expr, Parts] = {}
-        stack = [(e, False)]
-        while stack:
-            x, ready = stack.pop()
-            if x in memo:
-                continue
-            if ready:
-                memo[x] = self._one(x, [memo[a] for a in x.args])
-            else:
-                stack.append((x, True))
-                stack.extend((a, False) for a in reversed(x.args))
+        for x in bottom_up((e,), memo, key=lambda x: x):
+            memo[x] = self._one(x, [memo[a] for a in x.args])
         return memo[e]
 
     def one(self, e: Expr) -> Expr:

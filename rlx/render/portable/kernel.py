@@ -8,6 +8,7 @@ from rlx.core.dtype import DType, uint32
 from rlx.core.errors import CompileError
 from rlx.ir import loop as L
 from rlx.ir.loop import Expr, Stmt, const, expr, var
+from rlx.ir.walk import expressions, inside, statements
 from rlx.render.portable import convert
 from rlx.render.portable.arith import bits, op, u
 from rlx.render.portable.expression import Rewriter
@@ -54,38 +55,8 @@ def _ordered(helpers: dict[str, Helper]) -> tuple[Helper, ...]:
 
 
 def _called(h: Helper) -> set[str]:
-    found: set[str] = set()
-    seen: set[int] = set()
-    stack: list[Expr] = [h.result, *expressions(h.body)]
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if e.op == "call":
-            found.add(e.value)
-        stack.extend(e.args)
-    return found
-
-
-def expressions(body: tuple[Stmt, ...]) -> list[Expr]:
-    """Every expression that statements hold, inner blocks included."""
-    out: list[Expr] = []
-    for s in body:
-        match s:
-            case L.For(start=a, stop=b, body=inner):
-                out += [a, b, *expressions(inner)]
-            case L.Let(value=e) | L.Assign(value=e) | L.Register(init=e):
-                out.append(e)
-            case L.Store(index=i, value=e) | L.Atomic(index=i, value=e):
-                out += [i, e]
-            case L.If(cond=c, then=t, orelse=o):
-                out += [c, *expressions(t), *expressions(o)]
-            case L.Loop(cond=c, body=inner):
-                out += [c, *expressions(inner)]
-            case _:
-                pass
-    return out
+    roots = [h.result, *(e for s in statements(h.body) for e in expressions(s))]
+    return {e.value for e in inside(*roots) if e.op == "call"}
 
 
 def rewrite_block(r: Rewriter, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

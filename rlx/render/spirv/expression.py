@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rlx.core.dtype import DType, bool_, int32, uint32, uint64
 from rlx.core.errors import CompileError
 from rlx.ir.loop import Expr
+from rlx.ir.walk import bottom_up
 from rlx.render.spirv.module import Module, instruction
 
 #: op -> opcode for (float, signed, unsigned, bool); 0 where there is none.
@@ -60,16 +61,8 @@ class Emitter:
     def value(self, e: Expr) -> int:
         """The id of the expression's value; what it shares is computed once."""
         memo: dict[Expr, int] = {}
-        stack = [(e, False)]
-        while stack:
-            x, ready = stack.pop()
-            if x in memo:
-                continue
-            if ready:
-                memo[x] = self._one(x, [memo[a] for a in x.args])
-            else:
-                stack.append((x, True))
-                stack.extend((a, False) for a in reversed(x.args))
+        for x in bottom_up((e,), memo, key=lambda x: x):
+            memo[x] = self._one(x, [memo[a] for a in x.args])
         return memo[e]
 
     def address(self, name: str, index: int) -> int:
