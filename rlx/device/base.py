@@ -71,13 +71,13 @@ class Device(ABC):
     def load_graph(self, graph: Any) -> Executable:
         """Make a graph of primitives executable. A device that takes programs refuses with a DeviceError."""
 
-    def calls(self) -> Any:
+    def native_calls(self) -> Any:
         """What calls programs of this device natively (``runner``, ``specialized``, ``table_of`` and ``install``, as
         :mod:`rlx.device.cpu.entry` has them); None where they are called from Python.
         """
         return None
 
-    def calls_absent(self) -> str:
+    def native_calls_absent(self) -> str:
         """Why a device that can have native calls has none here; empty otherwise."""
         return ""
 

@@ -141,7 +141,7 @@ def _run_on(device: Device, cells: list[Cell]) -> None:
 
 def _native(plan: Plan, leaves: Sequence[Any], device: Device) -> Any:
     """A native call of the plan, if the device has them and each input is a leaf, in order."""
-    native = device.calls()
+    native = device.native_calls()
     if native is None or plan.program.watches or flags.snapshot().check:
         return None
     kinds = [None if number is None else (type(leaves[place]), number) for place, number in plan.inputs]

@@ -353,6 +353,6 @@ def install() -> None:
     hooks.namespace = namespace
     hooks.default_float = default_float
     hooks.compile = compile_traced
-    hooks.calls = lambda name: devices.find(name).calls()
+    hooks.calls = lambda name: devices.find(name).native_calls()
     hooks.watch = watch
     hooks.raise_failure = raise_failure

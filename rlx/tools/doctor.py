@@ -36,7 +36,7 @@ def _describe(name: str) -> str:
     except RlxError as e:
         return f"(but it did not open: {e.what}; {e.why})"
     claims = sorted({c.name for found in opened.claims.values() for c in found})
-    slow = opened.calls_absent()
+    slow = opened.native_calls_absent()
     calls = f"; compiled functions are called through Python: {slow}" if slow else ""
     return f"{describe_caps(opened.caps)}; {'claims ' + ', '.join(claims) if claims else 'no claims'}{calls}"
 

@@ -21,7 +21,7 @@ from rlx.core.errors import RlxError, ShapeError, TraceError
 from rlx.device import find
 from rlx.device.cpu import calls, entry
 
-pytestmark = pytest.mark.skipif(find("cpu").calls() is None, reason=f"no native calls: {entry.absent()}")
+pytestmark = pytest.mark.skipif(find("cpu").native_calls() is None, reason=f"no native calls: {entry.absent()}")
 
 
 def warm(f: Any, *args: Any, **kwargs: Any) -> Any:

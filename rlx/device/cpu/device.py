@@ -86,12 +86,12 @@ class CpuDevice(Device):
     def synchronize(self) -> None:
         """Nothing to wait for."""
 
-    def calls(self) -> Any:
+    def native_calls(self) -> Any:
         """Native calls of programs, where this interpreter can have them."""
         from rlx.device.cpu import entry
         return entry if entry.absent() is None else None
 
-    def calls_absent(self) -> str:
+    def native_calls_absent(self) -> str:
         """Why programs are called from Python here; empty where they are not."""
         from rlx.device.cpu import entry
         return entry.absent() or ""
