@@ -6,9 +6,9 @@ from collections.abc import Callable
 from math import prod
 
 from rlx.compile.emit import Emitter, Index
-from rlx.compile.fuse import Sizes
-from rlx.compile.index import Indexer
-from rlx.compile.nest import MAX_CHUNKS, Naming
+from rlx.compile.index import Indexer, Sizes
+from rlx.compile.naming import Naming
+from rlx.compile.nest import MAX_CHUNKS
 from rlx.core.dtype import DType
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx.compile.index import Indexer
+from rlx.compile.index import Indexer, sizes
 from rlx.core.dtype import bool_
-from rlx.core.shape import Shape
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value
 from rlx.ir.loop import Expr, Stmt
 from rlx.ir.prim import POINTWISE
+from rlx.ir.walk import inside
 
 Index = tuple[Expr, ...]
 
@@ -92,7 +92,7 @@ class Emitter:
         self.here.append(L.For(name, start, stop, 1, kind, body))
 
     def _still_known(self, e: Expr) -> bool:
-        return all(n in self.depth_of for n in _variables(e))
+        return all(x.value in self.depth_of for x in inside(e) if x.op == "var")
 
     def depth(self, e: Expr) -> int:
         """The shallowest block in which every variable of ``e`` exists."""
@@ -143,7 +143,7 @@ class Emitter:
         name = self.stored(v)
         if name is not None:
             self.loads.append((v, index))
-            e = L.load(name, self.ix.linear(index, _sizes(v.shape)), v.dtype)
+            e = L.load(name, self.ix.linear(index, sizes(v)), v.dtype)
             if self.depth(e) < len(self.blocks) - 1 or self.shared.get(id(v.node), 1) > 1 or v in self.overwritten:
                 e = self.let(e)
         else:
@@ -199,24 +199,6 @@ class Emitter:
                 self.margins[e.value] = (max(low, -c), min(high, n - c))
 
 
-def _variables(e: Expr) -> set[str]:
-    seen: set[str] = set()
-    stack, visited = [e], set()
-    while stack:
-        x = stack.pop()
-        if id(x) in visited:
-            continue
-        visited.add(id(x))
-        if x.op == "var":
-            seen.add(x.value)
-        stack.extend(x.args)
-    return seen
-
-
-def _sizes(shape: Shape) -> tuple[int, ...]:
-    return tuple(int(s) for s in shape)  # type: ignore[arg-type]
-
-
 def _const(em: Emitter, n: Node, index: Index) -> Expr:
     return L.const(n.attr("value"), n.types[0].dtype)
 
@@ -227,8 +209,8 @@ def _iota(em: Emitter, n: Node, index: Index) -> Expr:
 
 def _reshape(em: Emitter, n: Node, index: Index) -> Expr:
     x = n.args[0]
-    position = em.ix.linear(index, _sizes(n.types[0].shape))
-    return em.value(x, em.ix.split(position, _sizes(x.shape)))
+    position = em.ix.linear(index, sizes(n.outs[0]))
+    return em.value(x, em.ix.split(position, sizes(x)))
 
 
 def _permute(em: Emitter, n: Node, index: Index) -> Expr:
@@ -251,14 +233,14 @@ def _slice(em: Emitter, n: Node, index: Index) -> Expr:
 def _flip(em: Emitter, n: Node, index: Index) -> Expr:
     x, axes = n.args[0], n.attr("axes")
     return em.value(x, tuple([em.ix.offset(em.ix.scale(i, -1), d - 1) if a in axes else i
-                              for a, (i, d) in enumerate(zip(index, _sizes(x.shape), strict=True))]))
+                              for a, (i, d) in enumerate(zip(index, sizes(x), strict=True))]))
 
 
 def _pad(em: Emitter, n: Node, index: Index) -> Expr:
     x, fill = n.args
     ok = L.const(True, bool_)
     moved: list[Expr] = []
-    for i, b, d in zip(index, n.attr("low"), _sizes(x.shape), strict=True):
+    for i, b, d in zip(index, n.attr("low"), sizes(x), strict=True):
         j = em.ix.offset(i, -b)
         here = em.inside(j, d)
         ok = L.both(ok, here)
@@ -301,7 +283,7 @@ def _gather(em: Emitter, n: Node, index: Index) -> Expr:
         return L.const(0, x.dtype)
     rank = len(picks[0].shape)
     at: list[Expr] = []
-    for p, d in zip(picks, _sizes(x.shape), strict=False):
+    for p, d in zip(picks, sizes(x), strict=False):
         i = em.as_index(em.value(p, index[:rank]))
         at.append(i if n.attr("mode") == "promise" else clamp(em, i, d))
     return em.value(x, (*at, *index[rank:]))
@@ -322,28 +304,3 @@ _RULES: dict[str, Callable[[Emitter, Node, Index], Expr]] = {
     "flip": _flip, "pad": _pad, "concat": _concat, "window": _window, "gather": _gather,
 }
 INLINE: frozenset[str] = frozenset((*_RULES, *POINTWISE))
-
-
-def reduce_index(n: Node, outer: Sequence[Expr], inner: Sequence[Expr]) -> list[tuple[Value, Index]]:
-    """What a reduction or contraction reads at one step: (operand, index) pairs."""
-    if n.op == "reduce":
-        axes, x = n.attr("axes"), n.args[0]
-        o, i = iter(outer), iter(inner)
-        return [(x, tuple([next(i) if a in axes else next(o) for a in range(len(x.shape))]))]
-    contract, batch = n.attr("contract"), n.attr("batch")
-    nb = len(batch[0])
-    taken = nb
-    out: list[tuple[Value, Index]] = []
-    for k in (0, 1):
-        x = n.args[k]
-        index: list[Expr] = []
-        for a in range(len(x.shape)):
-            if a in contract[k]:
-                index.append(inner[contract[k].index(a)])
-            elif a in batch[k]:
-                index.append(outer[batch[k].index(a)])
-            else:
-                index.append(outer[taken])
-                taken += 1
-        out.append((x, tuple(index)))
-    return out

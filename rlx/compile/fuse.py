@@ -1,11 +1,9 @@
-"""Fuse: decide which values are stored, and which of them one kernel computes together.
+"""Fuse: decide which stored values one kernel computes together.
 
 ``m = max(x); e = exp(x - m); s = sum(e); y = e / s`` -> one group over rows: reduce, reduce, row map.
 ``q = A p; a = p.q`` -> one group over rows: a segmented reduction and a total.
 
-A group has an outer domain. Its members are *points* (a value for each outer index), *reduces* and *raggeds* (an inner
-loop for each outer index), *rows* (a value for each outer and inner index) and *totals* (a reduction over the whole
-outer domain). Values between members at the same index stay in registers. Groups are built from the results backwards:
+Values between members of a group at the same index stay in registers. Groups are built from the results backwards:
 work runs as late as it can, next to what uses it.
 """
 
@@ -13,93 +11,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
-from rlx.compile.emit import INLINE, Emitter, Index, reduce_index
-from rlx.compile.index import Indexer
+from rlx.compile.emit import INLINE, Emitter, Index
+from rlx.compile.group import (
+    POINT,
+    RAGGED,
+    REDUCE,
+    ROW,
+    TOTAL,
+    Group,
+    Member,
+    Opaque,
+    Piece,
+    Plan,
+    inner_vars,
+    outer_vars,
+)
+from rlx.compile.index import Indexer, Sizes, sizes
+from rlx.compile.reduction import reduce_index
+from rlx.compile.store import OPAQUE, STORED_OPERANDS, store
 from rlx.core.dtype import DType
 from rlx.ir.graph import Graph, Node, Value, postorder
-from rlx.ir.loop import Expr
-from rlx.ir.prim import POINTWISE, TRANSCENDENTAL
 
-POINT, REDUCE, RAGGED, ROW, TOTAL = "point", "reduce", "ragged", "row", "total"
-Sizes = tuple[int, ...]
 #: Most buffers a fused kernel may touch; more would spill pointers and bind slots.
 MAX_BUFFERS = 24
-#: Cost of a value, in arithmetic operations, from which computing it twice is worse than storing it.
-EXPENSIVE = 16
-#: Nodes inlined into one kernel from which on a value is stored, to bound compile time.
-MAX_INLINE = 400
-
-
-@dataclass(eq=False)
-class Member:
-    """A stored value that a group computes."""
-
-    value: Value
-    kind: str
-    reads: list[tuple[Value, Index]] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class Group:
-    """Members computed by one kernel over an outer domain (and one inner domain where there are rows or reduces)."""
-
-    outer: Sizes
-    inner: Sizes | None = None
-    members: list[Member] = field(default_factory=list)
-
-    def member(self, v: Value) -> Member | None:
-        return next((m for m in self.members if m.value is v), None)
-
-    def values(self) -> list[Value]:
-        return [m.value for m in self.members]
-
-    def buffers(self) -> set[Value]:
-        """Values read from or written to storage."""
-        found = {v for m in self.members for v, _ in m.reads}
-        return found | set(self.values())
-
-
-@dataclass(eq=False)
-class Opaque:
-    """A node that is a step (or a kernel) of its own: native call, control flow, sort, scan, scatter, column sums.
-
-    ``operand`` is what a column sum computes and stores on its way, for others to read.
-    """
-
-    node: Node
-    reads: list[Value] = field(default_factory=list)
-    operand: Value | None = None
-
-    def values(self) -> list[Value]:
-        return list(self.node.outs) if self.operand is None else [*self.node.outs, self.operand]
-
-
-Piece = Group | Opaque
-
-
-@dataclass(eq=False)
-class Plan:
-    """Pieces in execution order, the values that live in storage, and the views that are other names of them."""
-
-    pieces: list[Piece]
-    stored: set[Value]
-    views: dict[Value, Value]
-    users: dict[int, int]
-
-
-def sizes(v: Value) -> Sizes:
-    """The static shape of a value."""
-    return tuple(int(s) for s in v.shape)  # type: ignore[arg-type]
-
-
-def outer_vars(ix: Indexer, shape: Sizes) -> Index:
-    return tuple([ix.var(f"o{k}", n) for k, n in enumerate(shape)])
-
-
-def inner_vars(ix: Indexer, shape: Sizes) -> Index:
-    return tuple([ix.var(f"i{k}", n) for k, n in enumerate(shape)])
 
 
 def fuse(graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: (),
@@ -114,16 +49,11 @@ def fuse(graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Seq
     return _Fuser(graph, index_dtype, stored_operands, tiled, limit).plan()
 
 
-OPAQUE = frozenset(("native", "while", "cond", "loop", "sort", "scan", "scatter"))
-#: Opaque nodes that read all their operands from storage (the others inline some of them).
-STORED_OPERANDS = frozenset(("native", "while", "cond", "loop", "sort"))
-
-
 def is_column(n: Node) -> bool:
     """A reduction whose last axis is kept: its kernel walks memory along the kept axis."""
     if n.op != "reduce":
         return False
-    shape, axes = [int(d) for d in n.args[0].shape], n.attr("axes")  # type: ignore[arg-type]
+    shape, axes = sizes(n.args[0]), n.attr("axes")
     live = [a for a in range(len(shape)) if shape[a] != 1]
     return bool(live) and any(a in axes for a in live) and live[-1] not in axes
 
@@ -131,10 +61,7 @@ def is_column(n: Node) -> bool:
 class _Fuser:
     def __init__(self, graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]],
                  tiled: Callable[[Node], bool], max_buffers: int) -> None:
-        self.stored_operands, self.tiled = stored_operands, tiled
-        self.max_buffers = max_buffers
-        self.graph = graph
-        self.dtype = index_dtype
+        self.tiled, self.max_buffers, self.dtype = tiled, max_buffers, index_dtype
         self.order = postorder(graph.outputs)
         self.given = set(graph.inputs)
         self.users: dict[int, int] = defaultdict(int)
@@ -143,83 +70,8 @@ class _Fuser:
             for a in n.args:
                 self.users[id(a.node)] += 1
                 self.consumers[a].append(n)
-        self.cost = self._costs()
-        self.views: dict[Value, Value] = {}
-        self.roots = self._roots()
-
-    # What is stored
-
-    def _costs(self) -> dict[int, int]:
-        """Operations to compute one element of each node from storage."""
-        cost: dict[int, int] = {}
-        for n in self.order:
-            own = 20 if n.op in TRANSCENDENTAL else 4 if n.op in ("div", "sqrt", "floordiv", "rem", "gather") else 1
-            if n.op not in INLINE or n.op in ("const", "iota"):
-                cost[id(n)] = 0
-                continue
-            cost[id(n)] = min(own + sum(cost[id(a.node)] for a in n.args), 1 << 20)
-        return cost
-
-    def _roots(self) -> set[Value]:
-        roots: set[Value] = set()
-        weight: dict[int, int] = {}
-        for n in self.order:
-            if n.op not in INLINE and n.op != "input":
-                roots.update(n.outs)
-            if n.op in STORED_OPERANDS:
-                roots.update(a for a in n.args)
-            if n.op == "dot":
-                roots.update(self.stored_operands(n))
-            if n.op == "scatter":
-                roots.add(n.args[0])
-            if n.op == "gather" and self.cost[id(n.args[0].node)] > 4:
-                roots.add(n.args[0])
-            if n.op == "broadcast" and self.cost[id(n.args[0].node)] >= 8:
-                roots.add(_under_reshapes(n.args[0]))
-            if n.op in ("concat",) and len(n.args) > 4:
-                roots.update(n.outs)
-            v = n.outs[0]
-            if n.op in INLINE and len({id(c) for c in self.consumers[v]}) > 1 and (
-                    self._pricey(n) or self._ends_contraction(v)):
-                roots.add(v)
-            weight[id(n)] = 0 if v in roots else min(1 + sum(weight.get(id(a.node), 0) for a in n.args), 1 << 20)
-            if weight[id(n)] > MAX_INLINE:
-                roots.add(v)
-                weight[id(n)] = 0
-        roots.update(self.graph.outputs)
-        roots -= self.given
-        for v in list(roots):
-            self._view(v, roots)
-        return roots - set(self.views)
-
-    def _pricey(self, n: Node) -> bool:
-        """Worth storing when used twice: it holds a transcendental (or as much arithmetic) since the last storage."""
-        return self.cost[id(n)] >= EXPENSIVE
-
-    def _ends_contraction(self, v: Value) -> bool:
-        """Whether ``v`` is what is wanted of a contraction: stored in its place, by its kernel, it costs no more."""
-        u = v
-        while u.node.op in POINTWISE:
-            inner = [a for a in u.node.args if a.shape == v.shape and len(self.consumers[a]) == 1
-                     and (a.node.op == "dot" or a.node.op in POINTWISE)]
-            if not inner:
-                return False
-            u = next((a for a in inner if a.node.op == "dot"), inner[0])
-        return u.node.op == "dot"
-
-    def _view(self, v: Value, roots: set[Value]) -> None:
-        """A stored reshape is another name for what it reshapes."""
-        if v.node.op != "reshape" or v in self.views:
-            return
-        x = v.node.args[0]
-        if x not in self.given:
-            if x.node.op in ("const", "iota", "broadcast"):
-                return
-            roots.add(x)
-            self._view(x, roots)
-        self.views[v] = self.views.get(x, x)
-
-    # What is computed together
+        self.roots, self.views = store(graph, self.order, self.consumers, stored_operands)
+        self._shapes: dict[Node, tuple[Sizes, Sizes | None]] = {}
 
     def plan(self) -> Plan:
         pieces: list[Piece] = []
@@ -359,13 +211,9 @@ class _Fuser:
         for name in ix.extent:
             em.define(name)
         n = v.node
-        if kind == TOTAL and n.op == "reduce":
-            em.value(n.args[0], outer)
-        elif kind == TOTAL:
-            for x, index in reduce_index(n, (), outer):
-                em.value(x, index)
-        elif kind == REDUCE:
-            for x, index in reduce_index(n, outer, inner):
+        if kind in (TOTAL, REDUCE):
+            domains: tuple[Index, Index] = ((), outer) if kind == TOTAL else (outer, inner)
+            for x, index in reduce_index(n, *domains):
                 em.value(x, index)
         elif kind == RAGGED:
             values, offsets = n.args
@@ -455,17 +303,12 @@ class _Fuser:
                    for u in self._opaque_reads(n))
 
     def _shape_of(self, n: Node) -> tuple[Sizes, Sizes | None]:
-        g = self._shapes.get(n)
-        if g is None:
+        """The outer and inner domain of a reduction or contraction in a group of its own."""
+        found = self._shapes.get(n)
+        if found is None:
             made = self._alone(n.outs[0])
-            g = self._shapes[n] = (made.outer, made.inner)
-        return g
-
-    @property
-    def _shapes(self) -> dict[Node, tuple[Sizes, Sizes | None]]:
-        if not hasattr(self, "_shape_memo"):
-            self._shape_memo: dict[Node, tuple[Sizes, Sizes | None]] = {}
-        return self._shape_memo
+            found = self._shapes[n] = (made.outer, made.inner)
+        return found
 
     @staticmethod
     def _trailing(n: Node) -> bool:
@@ -485,27 +328,3 @@ class _Fuser:
                 m.kind = ROW
                 m.reads = self.reads(m.value, ROW, g)
         g.members.append(self._member(v, kind[0], g))
-
-
-def _under_reshapes(v: Value) -> Value:
-    """What a reshape is another name of."""
-    while v.node.op == "reshape":
-        v = v.node.args[0]
-    return v
-
-
-def stages(g: Group) -> dict[Value, int]:
-    """For each member, how many inner loops must be complete before it can be computed."""
-    need: dict[Value, int] = {}
-    for m in g.members:
-        level = 0
-        for u, _ in m.reads:
-            dep = g.member(u)
-            if dep is not None:
-                level = max(level, need[u] + (1 if dep.kind in (REDUCE, RAGGED) else 0))
-        need[m.value] = level
-    return need
-
-
-Stored = Callable[[Value], str | None]
-__all__ = ["Expr", "Group", "Member", "Opaque", "Plan", "fuse", "stages"]

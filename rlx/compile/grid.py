@@ -13,12 +13,14 @@ from math import prod
 from typing import Any
 
 from rlx.compile.emit import Emitter, Index
-from rlx.compile.fuse import POINT, RAGGED, REDUCE, ROW, TOTAL, Member, sizes
 from rlx.compile.grid_form import MAX_GROUPS, GridForm, accumulator, floor_power, lanes_of
 from rlx.compile.grid_points import several
 from rlx.compile.grid_tile import Tile, find_tile
-from rlx.compile.index import Indexer
-from rlx.compile.nest import Made, Naming, Nest, identity, reduce_kind
+from rlx.compile.group import POINT, RAGGED, REDUCE, ROW, TOTAL, Member
+from rlx.compile.index import Indexer, sizes
+from rlx.compile.naming import Made, Naming
+from rlx.compile.nest import Nest
+from rlx.compile.reduction import identity, reduce_kind
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_, float32, float64
 from rlx.ir import loop as L
@@ -302,15 +304,8 @@ class Grid(Nest):
 
     def _accumulate(self, m: Member, outer: Index, inner: Index, acc: Expr) -> None:
         """``acc = combine(acc, value)``; products of floats are added with one rounding."""
-        from rlx.compile.emit import reduce_index
-
-        n, kind = m.value.node, reduce_kind(m.value.node)
-        if m.kind == TOTAL and n.op == "reduce":
-            parts = [self.em.value(n.args[0], outer)]
-        else:
-            terms = reduce_index(n, () if m.kind == TOTAL else outer, outer if m.kind == TOTAL else inner)
-            parts = [self.em.value(x, index) for x, index in terms]
-        parts = [self.em.cast(p, acc.dtype) for p in parts]
+        kind = reduce_kind(m.value.node)
+        parts = [self.em.cast(p, acc.dtype) for p in self._terms(m, outer, inner)]
         if m.kind == TOTAL and self.together:
             mine = L.both(self.valid, self._first())
             parts[0] = L.select(mine, parts[0], identity(kind, acc.dtype))

@@ -11,9 +11,8 @@ from math import prod
 from typing import Protocol
 
 from rlx.compile.emit import Emitter
-from rlx.compile.fuse import sizes
-from rlx.compile.index import Indexer
-from rlx.compile.nest import Made, Naming
+from rlx.compile.index import Indexer, sizes
+from rlx.compile.naming import Made, Naming
 from rlx.core.dtype import bool_
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value

@@ -11,10 +11,11 @@ from math import isqrt, prod
 from typing import Any
 
 from rlx.compile.emit import Index
-from rlx.compile.fuse import sizes
 from rlx.compile.grid_form import MAX_GROUPS, GridForm, accumulator, lanes_of
 from rlx.compile.grid_sort import Sorter
-from rlx.compile.nest import Made, identity, reduce_kind
+from rlx.compile.index import sizes
+from rlx.compile.naming import Made
+from rlx.compile.reduction import identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_, int32

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import prod
 
 from rlx.compile.emit import INLINE, Index
-from rlx.compile.fuse import POINT, REDUCE, Group, Member, sizes
 from rlx.compile.grid_form import LANES, MAX_GROUPS, GridForm, accumulator
+from rlx.compile.group import POINT, REDUCE, Group, Member
+from rlx.compile.index import sizes
 from rlx.core.caps import Caps
 from rlx.core.dtype import bool_, float32, float64
 from rlx.ir import loop as L

@@ -5,15 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd
 
 from rlx.core.dtype import DType, int64
 from rlx.core.shape import strides
 from rlx.ir import loop as L
-from rlx.ir.loop import Expr
+from rlx.ir.graph import Value
+from rlx.ir.loop import Expr, Stmt
+from rlx.ir.walk import expressions, inside, statements
 
 Terms = dict[Expr, int]
+Sizes = tuple[int, ...]
+
+
+def sizes(v: Value) -> Sizes:
+    """The static shape of a value."""
+    return tuple([int(s) for s in v.shape])  # type: ignore[arg-type]
 
 
 class Indexer:
@@ -205,3 +213,14 @@ class Indexer:
 def has_division(e: Expr) -> bool:
     """Whether an index expression divides."""
     return e.op in ("floordiv", "rem") or any(has_division(a) for a in e.args if a.op != "load")
+
+
+def divides(body: Iterable[Stmt]) -> bool:
+    """Whether the statements load or store anywhere at an index that divides."""
+    for s in statements(body):
+        held = expressions(s)
+        if isinstance(s, L.Store | L.Atomic) and has_division(s.index):
+            return True
+        if any(e.op == "load" and has_division(e.args[0]) for e in inside(*held)):
+            return True
+    return False

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from math import prod
 
 from rlx.compile.emit import Index
-from rlx.compile.fuse import sizes
-from rlx.compile.index import Indexer
+from rlx.compile.index import Indexer, sizes
 from rlx.compile.lane import LaneEmitter, OtherLane, Stacked, condition, ravel, unravel
 from rlx.compile.loop_level import Level, Slot, control_nodes, count_users, level_of, results_of
-from rlx.compile.nest import Made, Naming
+from rlx.compile.naming import Made, Naming
 from rlx.core.dtype import DType, bool_, int32
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value

@@ -10,7 +10,7 @@ from math import prod
 from typing import final
 
 from rlx.compile.emit import Index
-from rlx.compile.fuse import sizes
+from rlx.compile.index import sizes
 from rlx.compile.inkernel import InKernel, LoopKernel, Read
 from rlx.compile.lane import OtherLane, candidates, ravel, unravel
 from rlx.compile.loop_level import MAX_STATE, Level

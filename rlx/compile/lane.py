@@ -9,10 +9,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from rlx.compile.emit import Emitter, Index, reduce_index
-from rlx.compile.fuse import sizes
-from rlx.compile.index import Indexer
-from rlx.compile.nest import identity, reduce_kind
+from rlx.compile.emit import Emitter, Index
+from rlx.compile.index import Indexer, sizes
+from rlx.compile.reduction import identity, reduce_index, reduce_kind
 from rlx.ir import loop as L
 from rlx.ir.graph import Graph, Node, Value, postorder
 from rlx.ir.loop import Expr

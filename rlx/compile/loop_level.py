@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from rlx.compile.fuse import sizes
+from rlx.compile.index import sizes
 from rlx.compile.lane import OtherLane, Stacked, is_each, lead, stacked
 from rlx.ir.graph import Graph, Node, Value, postorder
 from rlx.ir.loop import Expr

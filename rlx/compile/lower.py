@@ -9,14 +9,17 @@ from functools import partial
 from typing import Any
 
 from rlx.compile import grid_tile, nest_tile
-from rlx.compile.fuse import Group, Opaque, Piece, Plan, fuse, outer_vars, sizes, stages
+from rlx.compile.fuse import fuse
 from rlx.compile.grid import Grid
 from rlx.compile.grid_join import join
 from rlx.compile.grid_special import GridSpecial
-from rlx.compile.index import Indexer
+from rlx.compile.group import Group, Opaque, Piece, Plan, outer_vars, stages
+from rlx.compile.index import Indexer, sizes
 from rlx.compile.inkernel_point import in_points
 from rlx.compile.inkernel_tile import in_tiles
-from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Made, Naming, Nest, identity, reduce_kind
+from rlx.compile.naming import Made, Naming
+from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Nest
+from rlx.compile.reduction import identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
 from rlx.core.dtype import DType, bool_, int32, int64

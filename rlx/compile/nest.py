@@ -7,27 +7,17 @@ results are the same on every core count. Totals leave one partial a chunk; a se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 
-from rlx.compile.emit import Emitter, Index, reduce_index
-from rlx.compile.fuse import (
-    POINT,
-    RAGGED,
-    REDUCE,
-    ROW,
-    TOTAL,
-    Group,
-    Member,
-    Sizes,
-    sizes,
-    stages,
-)
-from rlx.compile.index import Indexer, has_division
+from rlx.compile.emit import Emitter, Index
+from rlx.compile.group import POINT, RAGGED, REDUCE, ROW, TOTAL, Group, Member, stages
+from rlx.compile.index import Indexer, Sizes, divides, sizes
+from rlx.compile.naming import Made, Naming
+from rlx.compile.reduction import identity, reduce_index, reduce_kind
 from rlx.compile.strided import block_strided
-from rlx.core.dtype import DType, bool_, int64
+from rlx.core.dtype import DType, int64
 from rlx.ir import loop as L
-from rlx.ir.graph import Node, Value
+from rlx.ir.graph import Value
 from rlx.ir.loop import Expr, Stmt
 from rlx.ir.prim import COMBINE
 
@@ -46,123 +36,6 @@ ROW_LOCAL = 16_384
 SPLIT = 64
 #: Mean length of a segment from which its loop is a vector loop.
 LONG_SEGMENT = 32
-
-
-@dataclass
-class Made:
-    """A kernel, what its parameters stand for (a value, or the name of a scratch buffer), and what comes after it."""
-
-    kernel: L.Kernel
-    bound: list[Value | str]
-
-
-class Naming:
-    """Parameters of one kernel: each stored value gets one name."""
-
-    def __init__(self, dtype: DType) -> None:
-        self.names: dict[Value | str, str] = {}
-        self.dtypes: dict[str, DType] = {}
-        self.sizes: dict[str, int] = {}
-
-    def of(self, v: Value) -> str:
-        return self.scratch(v, v.dtype, prod(sizes(v)))
-
-    def scratch(self, key: Value | str, dtype: DType, size: int) -> str:
-        if key not in self.names:
-            name = f"b{len(self.names)}"
-            self.names[key] = name
-            self.dtypes[name], self.sizes[name] = dtype, size
-        return self.names[key]
-
-    def kernel(self, name: str, body: tuple[Stmt, ...], notes: str = "") -> Made:
-        read, written = _touched(body)
-        params = []
-        bound: list[Value | str] = []
-        for key, p in self.names.items():
-            if p not in read and p not in written:
-                continue
-            access = "rw" if p in read and p in written else "w" if p in written else "r"
-            params.append(L.Param(p, self.dtypes[p], self.sizes[p], access))
-            bound.append(key)
-        return Made(L.Kernel(name, tuple(params), body, notes), bound)
-
-
-def _touched(body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
-    """Buffers loaded and stored anywhere in the statements."""
-    read: set[str] = set()
-    written: set[str] = set()
-    seen: set[int] = set()
-
-    def expr(e: Expr) -> None:
-        stack = [e]
-        while stack:
-            x = stack.pop()
-            if id(x) in seen:
-                continue
-            seen.add(id(x))
-            if x.op == "load":
-                read.add(x.value)
-            stack.extend(x.args)
-
-    def visit(stmts: tuple[Stmt, ...]) -> None:
-        for s in stmts:
-            match s:
-                case L.For(start=a, stop=b, body=inner):
-                    expr(a)
-                    expr(b)
-                    visit(inner)
-                case L.Let(value=e) | L.Assign(value=e) | L.Exchange(value=e):
-                    expr(e)
-                case L.Register(init=e):
-                    expr(e)
-                case L.Store(buffer=b, index=i, value=e) | L.Atomic(buffer=b, index=i, value=e):
-                    written.add(b)
-                    expr(i)
-                    expr(e)
-                case L.Contract(a=a, a_index=i, b=b, b_index=j):
-                    read.update((a, b))
-                    expr(i)
-                    expr(j)
-                case L.Transpose(dst=a, dst_index=i, src=b, src_index=j):
-                    written.add(a)
-                    read.add(b)
-                    expr(i)
-                    expr(j)
-                case L.If(cond=c, then=t, orelse=o):
-                    expr(c)
-                    visit(t)
-                    visit(o)
-                case L.Loop(cond=c, body=inner):
-                    expr(c)
-                    visit(inner)
-                case _:
-                    pass
-
-    visit(body)
-    return read, written
-
-
-def identity(kind: str, dtype: DType) -> Expr:
-    """The value that changes nothing in a reduction of this kind."""
-    if kind in ("sum", "add", "or", "xor"):
-        return L.const(0, dtype)
-    if kind in ("prod", "mul"):
-        return L.const(1, dtype)
-    if kind == "and":
-        return L.const(True, dtype) if dtype == bool_ else L.const(-1 if dtype.kind == "i" else 2**dtype.bits - 1,
-                                                                   dtype)
-    if dtype.is_float:
-        return L.const(inf if kind == "min" else -inf, dtype)
-    if dtype == bool_:
-        return L.const(kind == "min", dtype)
-    top = 2 ** (dtype.bits - (dtype.kind == "i")) - 1
-    bottom = -(2 ** (dtype.bits - 1)) if dtype.kind == "i" else 0
-    return L.const(top if kind == "min" else bottom, dtype)
-
-
-def reduce_kind(n: Node) -> str:
-    """``sum`` for a contraction, else the reduction's kind."""
-    return "sum" if n.op == "dot" else str(n.attr("kind"))
 
 
 class Nest:
@@ -213,7 +86,7 @@ class Nest:
         chunks = self._chunks(loops)
         registers = self._totals(totals) if chunks == 1 else {}
         body = self._loops(loops, plain, totals, chunks, registers)
-        if strict and any(map(_divides, body)):
+        if strict and divides(body):
             return None
         if plain and not totals:
             body = block_strided(body, self.ix)
@@ -448,14 +321,14 @@ class Nest:
 
     def _accumulate(self, m: Member, outer: Index, inner: Index, acc: Expr) -> None:
         """``acc = combine(acc, value)`` for a reduction, contraction, or total."""
-        n = m.value.node
-        if m.kind == TOTAL and n.op == "reduce":
-            e = self.em.value(n.args[0], outer)
-        else:
-            terms = reduce_index(n, () if m.kind == TOTAL else outer, outer if m.kind == TOTAL else inner)
-            parts = [self.em.value(x, index) for x, index in terms]
-            e = parts[0] if len(parts) == 1 else L.expr("mul", tuple(parts), m.value.dtype)
-        self.em.here.append(L.Assign(acc.value, L.expr(COMBINE[reduce_kind(n)], (acc, e), acc.dtype), True))
+        parts = self._terms(m, outer, inner)
+        e = parts[0] if len(parts) == 1 else L.expr("mul", tuple(parts), m.value.dtype)
+        self.em.here.append(L.Assign(acc.value, L.expr(COMBINE[reduce_kind(m.value.node)], (acc, e), acc.dtype), True))
+
+    def _terms(self, m: Member, outer: Index, inner: Index) -> list[Expr]:
+        """What a reduction, or a total over the outer domain, combines at one step; the factors of a contraction."""
+        domains: tuple[Index, Index] = ((), outer) if m.kind == TOTAL else (outer, inner)
+        return [self.em.value(x, index) for x, index in reduce_index(m.value.node, *domains)]
 
     def _ragged(self, outer: Index, stage: int) -> None:
         for m in self.g.members:
@@ -488,32 +361,3 @@ def _fold(e: Expr) -> Expr:
         a, b = (int(x.value) for x in e.args)
         return L.const(min(a, b) if e.op == "min" else max(a, b), e.dtype)
     return e
-
-
-def _divides(s: Stmt) -> bool:
-    """Whether an index in the statements divides."""
-    match s:
-        case L.For(body=b) | L.Loop(body=b):
-            return any(map(_divides, b))
-        case L.If(then=t, orelse=o):
-            return any(map(_divides, (*t, *o)))
-        case L.Let(value=e) | L.Assign(value=e):
-            return _index_divides(e)
-        case L.Store(index=i, value=e) | L.Atomic(index=i, value=e):
-            return has_division(i) or _index_divides(e)
-        case _:
-            return False
-
-
-def _index_divides(e: Expr) -> bool:
-    """Whether any load inside an expression is at a divided index."""
-    stack, seen = [e], set()
-    while stack:
-        x = stack.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        if x.op == "load" and has_division(x.args[0]):
-            return True
-        stack.extend(x.args)
-    return False

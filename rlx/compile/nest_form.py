@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from rlx.compile.fuse import Sizes, sizes
+from rlx.compile.index import Sizes, sizes
 from rlx.core.dtype import DType
 from rlx.core.shape import strides
 from rlx.ir.graph import Node, Value

@@ -6,9 +6,9 @@ from itertools import pairwise
 from math import prod
 
 from rlx.compile.emit import Emitter
-from rlx.compile.fuse import sizes
-from rlx.compile.index import Indexer
-from rlx.compile.nest import MAX_CHUNKS, Made, Naming, Nest
+from rlx.compile.index import Indexer, sizes
+from rlx.compile.naming import Made, Naming
+from rlx.compile.nest import MAX_CHUNKS, Nest
 from rlx.compile.nest_form import Form
 from rlx.core.shape import strides
 from rlx.ir import loop as L

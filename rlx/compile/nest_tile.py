@@ -9,9 +9,10 @@ from __future__ import annotations
 from math import prod
 
 from rlx.compile.emit import Emitter
-from rlx.compile.fuse import POINT, REDUCE, Group, Member, sizes
-from rlx.compile.index import Indexer
-from rlx.compile.nest import MAX_CHUNKS, Made, Naming
+from rlx.compile.group import POINT, REDUCE, Group, Member
+from rlx.compile.index import Indexer, sizes
+from rlx.compile.naming import Made, Naming
+from rlx.compile.nest import MAX_CHUNKS
 from rlx.compile.nest_form import form, form_of, geometry, operands, spreads, turned
 from rlx.compile.nest_pack import GAP, Packed
 from rlx.core.caps import Caps

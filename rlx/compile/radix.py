@@ -15,8 +15,9 @@ from math import prod
 
 from rlx.compile.builder import Builder
 from rlx.compile.emit import Index
-from rlx.compile.fuse import sizes
-from rlx.compile.nest import CHUNK_WORK, Made
+from rlx.compile.index import sizes
+from rlx.compile.naming import Made
+from rlx.compile.nest import CHUNK_WORK
 from rlx.core import dtype as dt
 from rlx.core.dtype import bool_
 from rlx.ir import loop as L

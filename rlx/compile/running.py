@@ -14,8 +14,9 @@ from math import prod
 
 from rlx.compile.builder import Builder
 from rlx.compile.emit import Index
-from rlx.compile.fuse import sizes
-from rlx.compile.nest import Made, identity
+from rlx.compile.index import sizes
+from rlx.compile.naming import Made
+from rlx.compile.reduction import identity
 from rlx.ir import loop as L
 from rlx.ir.graph import Node
 from rlx.ir.loop import Expr

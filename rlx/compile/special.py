@@ -8,9 +8,10 @@ from math import prod
 from rlx.compile import radix, running
 from rlx.compile.builder import Builder, Stored
 from rlx.compile.emit import Index
-from rlx.compile.fuse import sizes
-from rlx.compile.index import Indexer
-from rlx.compile.nest import CHUNK_WORK, COLUMN_TILE, MAX_CHUNKS, Made, Naming, identity, reduce_kind
+from rlx.compile.index import Indexer, sizes
+from rlx.compile.naming import Made, Naming
+from rlx.compile.nest import CHUNK_WORK, COLUMN_TILE, MAX_CHUNKS
+from rlx.compile.reduction import identity, reduce_kind
 from rlx.core.dtype import DType, bool_
 from rlx.ir import loop as L
 from rlx.ir.graph import Node, Value

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlx.core.dtype import DType
-from rlx.core.shape import Shape, Size, bind
+from rlx.core.shape import Shape, bind
 from rlx.core.where import UNKNOWN, Where
 from rlx.ir.prim import MOVEMENT, POINTWISE
 
@@ -401,13 +401,3 @@ def bind_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
     outputs = rebuild(graph.outputs, dict(zip(graph.inputs, fresh, strict=True)), make)
     return Graph(tuple(fresh), outputs, graph.name)
-
-
-def sizes_of(shape: Sequence[Size], concrete: Sequence[int], known: dict[str, int]) -> None:
-    """Match a symbolic shape with a concrete one, adding what it says about plain symbols to ``known``."""
-    for d, n in zip(shape, concrete, strict=True):
-        if isinstance(d, int):
-            continue
-        (monomial, _), *rest = d.terms
-        if not rest and len(monomial) == 1 and hasattr(monomial[0], "name"):
-            known.setdefault(monomial[0].name, n)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlx.compile.fuse import MAX_INLINE
+from rlx.compile.store import MAX_INLINE
 from rlx.core import dtype as dt
 from rlx.core.errors import FormatError, VerifyError
 from rlx.core.shape import Apply, Dim, dim, largest
