@@ -22,8 +22,9 @@ from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Nest
 from rlx.compile.reduction import identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
-from rlx.core.dtype import DType, bool_, int32, int64
+from rlx.core.dtype import DType, bool_, int32, int64, uint8
 from rlx.ir import loop as L
+from rlx.ir.claim import Call, Claim
 from rlx.ir.graph import UNIQUE, Graph, Node, Type, Value, clone, node, rebuild
 
 
@@ -265,7 +266,12 @@ class _Lowering:
     def _native(self, n: Node, scope: _Scope) -> L.Step:
         names = tuple([self._name(v, scope) for v in (*n.args, *n.outs)])
         types = tuple([(v.dtype, sizes(v)) for v in (*n.args, *n.outs)])
-        return L.Native(n.attr("claim"), names, types, len(n.args), n.attr("attrs"))
+        scratch: tuple[str, ...] = ()
+        if isinstance(n.payload, Claim) and n.payload.scratch is not None:
+            count = len(n.args)
+            size = n.payload.scratch(Call(n.attr("op"), types[:count], types[count:], dict(n.attr("attrs"))))
+            scratch = (self.temp(uint8, size),) if size else ()
+        return L.Native(n.attr("claim"), names, types, len(n.args), n.attr("attrs"), scratch)
 
     def _while(self, n: Node, scope: _Scope) -> list[L.Step]:
         carry = n.attr("carry")

@@ -33,7 +33,8 @@ class Claim:
     ``accepts(call)`` returns None to accept, or the *reason* it declines: a fragment that reads on from the
     claim's name, such as ``"needs contiguous float32 or float64, got int64"``. ``lower`` turns an accepted
     use into what the device executes; its type is the device's own. ``doc`` is one sentence for the
-    reports.
+    reports. ``scratch(call)`` is how many bytes of memory that means nothing before and after the use needs: where
+    that is not 0, a buffer of so many follows the operands (``Native.scratch``).
     """
 
     name: str
@@ -42,3 +43,4 @@ class Claim:
     accepts: Callable[[Call], str | None]
     lower: Any
     doc: str = ""
+    scratch: Callable[[Call], int] | None = None

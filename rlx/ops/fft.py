@@ -2,12 +2,13 @@
 
 Inside, a complex array is a real one with an axis 0 of two parts, and the transformed axis comes next, so that each
 radix is one real matrix product (Stockham's order: no bit reversal). Every transform takes its tables of roots of
-unity as operands, and does not scale its result.
+unity as operands (those of a long one's radices may be left out), and does not scale its result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import pi
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy as np
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import cast, constant
 from rlx.array.define import OpFunction, op_named
+from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.ir.op import Sample
-from rlx.ops.fft_plan import plan, tables
+from rlx.ops.fft_plan import LONGEST_GIVEN, plan, tables
 from rlx.ops.linear import dot, matmul
 from rlx.ops.movement import concat, flip, iota, pad_with, permute_dims, reshape, slice_of, stack
 
@@ -76,8 +78,38 @@ def turn(y: Array, table: Array) -> Array:
     return out
 
 
+def _roots(k: Array, n: int, dtype: dt.DType) -> Array:
+    """:func:`~rlx.ops.fft_plan.roots` in a program."""
+    where, cos, sin = FUNCTIONS["where"], FUNCTIONS["cos"], FUNCTIONS["sin"]
+    k = k % n
+    below = 2 * k > n
+    t = 2 * where(below, n - k, k)
+    left = 2 * t > n
+    u = 2 * where(left, n - t, t)
+    steep = 2 * u > n
+    angle = cast(where(steep, n - u, u), dt.float64) * (pi / (2 * n))
+    c, s = cos(angle), sin(angle)
+    c, s = where(steep, s, c), where(steep, c, s)
+    return cast(stack([where(left, -c, c), where(below, s, -s)]), dtype)
+
+
+def _twiddles(y: Array, n: int) -> list[Array]:
+    """What :func:`~rlx.ops.fft_plan.tables` holds for the radices of ``n``."""
+    out = []
+    for r in plan(n).radices:
+        m, at = n // r, y._value.node.device
+        i, k = (reshape(iota(size, dt.int64, at), shape) for size, shape in ((r, (r, 1)), (r, (1, r))))
+        c, s = (_part(_roots(i * k, r, y.dtype), p) for p in range(2))
+        out.append(concat([concat([c, -s], axis=1), concat([s, c], axis=1)], axis=0))
+        if m > 1:
+            out.append(_roots(reshape(iota(m, dt.int64, at), (m, 1)) * k, n, y.dtype))
+        n = m
+    return out
+
+
 def _factored(y: Array, n: int, given: list[Array]) -> Array:
     """The transform of parts (2, n, others), or of (1, n, others) real values, by the radices of ``n``."""
+    given = given or _twiddles(y, n)
     others, done, rest = y.shape[2], 1, n
     radices = plan(n).radices
     if not radices and y.shape[0] == 1:
@@ -222,7 +254,9 @@ def to_real(x: Array, axis: int, n: int) -> Array:
 
 
 def _tables(kind: str, x: Array, n: int) -> tuple[Array, ...]:
-    return tables(kind, n, x.dtype.real, x.device)
+    """Without the radices' where they are long: a library reads none, and in 64 bits a program can make them."""
+    brief = n > LONGEST_GIVEN and default_float(x.device) == dt.float64
+    return tables(kind, n, x.dtype.real, x.device, brief)
 
 
 # Oracles and samples

@@ -20,6 +20,8 @@ from rlx.core.dtype import DType
 LARGEST_PRIME = 127
 #: What one more pass over the data costs, in units of one row of a dense DFT (measured with products of 2^16 values).
 PASS = 30
+#: Tables of the radices of longer transforms are left to the program, where it computes in 64 bits.
+LONGEST_GIVEN = 1 << 14
 #: Tables of longer transforms are made anew each time instead of being kept.
 LONGEST_KEPT = 1 << 20
 
@@ -117,35 +119,38 @@ def _factored(n: int) -> list[Host]:
     return out
 
 
-def _complex(n: int) -> list[Host]:
-    p = plan(n)
-    if not p.chirp:
-        return _factored(n)
+def convolution(n: int, size: int) -> tuple[Host, Host]:
+    """The chirp of ``n`` values, and the transform of its convolution of length ``size`` over that, two planes each."""
     j = np.arange(n)
     c, s = roots(j * j % (2 * n), 2 * n)
-    filter_ = np.zeros(p.chirp, np.complex128)
+    filter_ = np.zeros(size, np.complex128)
     filter_[:n] = c - 1j * s
-    filter_[p.chirp - n + 1:] = filter_[1:n][::-1]
-    f = np.fft.fft(filter_) / p.chirp
-    return [np.stack([c, s]), np.stack([f.real, f.imag]), *_factored(p.chirp)]
+    filter_[size - n + 1:] = filter_[1:n][::-1]
+    f = np.fft.fft(filter_) / size
+    return np.stack([c, s]), np.stack([f.real, f.imag])
 
 
-def _host(kind: str, n: int) -> list[Host]:
+def _complex(n: int, brief: bool = False) -> list[Host]:
+    p = plan(n)
+    return [*(convolution(n, p.chirp) if p.chirp else ()), *(() if brief else _factored(p.chirp or n))]
+
+
+def _host(kind: str, n: int, brief: bool = False) -> list[Host]:
     """The tables of a transform of ``n`` values: ``c2c``, and of real values ``r2c`` and ``c2r``."""
     if kind == "c2c" or n % 2:
-        return _complex(n)
+        return _complex(n, brief)
     m = n // 2
     c, s = roots(np.arange(m + 1), n)
     # -i w^k joins the halves of a real transform; its conjugate splits them.
-    return [np.stack([s, -c]) if kind == "r2c" else np.stack([s, c])[:, :m], *_complex(m)]
+    return [np.stack([s, -c]) if kind == "r2c" else np.stack([s, c])[:, :m], *_complex(m, brief)]
 
 
 @lru_cache(maxsize=64)
-def _kept(kind: str, n: int, dtype: DType, device: str) -> tuple[Array, ...]:
-    return tuple(as_array(np.ascontiguousarray(t), dtype, device) for t in _host(kind, n))
+def _kept(kind: str, n: int, dtype: DType, device: str, brief: bool) -> tuple[Array, ...]:
+    return tuple(as_array(np.ascontiguousarray(t), dtype, device) for t in _host(kind, n, brief))
 
 
-def tables(kind: str, n: int, dtype: DType, device: str) -> tuple[Array, ...]:
-    """The tables of a transform as arrays of a real dtype on a device."""
+def tables(kind: str, n: int, dtype: DType, device: str, brief: bool = False) -> tuple[Array, ...]:
+    """The tables of a transform as arrays of a real dtype on a device; ``brief`` without those of the radices."""
     make = _kept if n <= LONGEST_KEPT else _kept.__wrapped__
-    return make(kind, n, dtype, device)
+    return make(kind, n, dtype, device, brief)
