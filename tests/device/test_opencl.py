@@ -172,11 +172,15 @@ def test_the_source_is_the_same_every_time() -> None:
 
 
 def test_loops_and_branches_have_guarded_kernels_only_where_needed() -> None:
-    x = rlx.asarray(1.0, device="opencl")
-    plain = rlx.jit(lambda a: a + 1, device="opencl").trace(x)
-    looped = rlx.jit(lambda a: rlx.while_loop(lambda s: s < 9.0, lambda s: s * 2.0, a), device="opencl").trace(x)
-    sources = [compile_traced(t.graph, "opencl", None, {}, "p").executable.text for t in (plain, looped)]
-    assert [s.count("_if(__global const uchar* go, __global") > 1 for s in sources] == [False, True]
+    """A loop of a point at a time runs inside its kernel; one whose turns wait for each other's sums is enqueued."""
+    x = rlx.asarray(np.ones(5000, np.float32), device="opencl")
+    in_a_kernel = lambda a: rlx.while_loop(lambda s: s[0] < 9.0, lambda s: s * 2.0, a)
+    enqueued = lambda a: rlx.while_loop(lambda s: s.sum() < 1e6, lambda s: s * 2.0 + s.max(), a)
+    found = []
+    for f in (lambda a: a + 1, in_a_kernel, enqueued):
+        graph = rlx.jit(f, device="opencl").trace(x[:1] if f is in_a_kernel else x).graph
+        found.append(compile_traced(graph, "opencl", None, {}, "p").executable.text)
+    assert [s.count("_if(__global const uchar* go, __global") > 1 for s in found] == [False, False, True]
 
 
 def test_capabilities_come_from_the_driver() -> None:
