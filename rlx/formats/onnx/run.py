@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from rlx.formats.onnx.table import TABLE, Call, Operator, Value, X, dtype_of, up
 
 #: Functions call functions; a model in which one calls itself is refused at this depth.
 _DEPTH = 64
+#: Elements of an array that no machine has the memory for: sizes that are computed may be as hostile as those said.
+_LARGEST = 2 ** 40
 
 
 class Run:
@@ -57,7 +60,7 @@ class Run:
             if e.what.startswith(node.title) or " (giving " in e.what:
                 raise
             raise type(e)(f"{node.title}: {e.what}", where=e.where, why=e.why, do=e.do) from e
-        except (TypeError, ValueError, IndexError, KeyError, MemoryError, OverflowError) as e:
+        except (TypeError, ValueError, LookupError, MemoryError, ArithmeticError) as e:
             raise FormatError(f"{node.title} does not fit its inputs", why=f"{type(e).__name__}: {e}",
                               do="check the shapes and types that the model was given") from e
 
@@ -70,6 +73,10 @@ class Run:
                       for i, v in enumerate(inputs)]
         out = found.run(Call(node, attributes, env, self, np if host else X), *inputs)
         outs = out if isinstance(out, tuple) else (out,)
+        for v in outs:
+            if isinstance(v, Array) and all(isinstance(n, int) for n in v.shape) and prod(v.shape) > _LARGEST:
+                raise FormatError(f"{node.title} gives an array of shape {v.shape}", why="no memory holds it",
+                                  do="check the model, and the sizes it was given")
         return [np.asarray(v) if isinstance(v, np.generic) else v for v in outs]
 
     def call(self, node: Node, f: Function, inputs: Sequence[Value], attributes: Mapping[str, Any]) -> Sequence[Value]:
