@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from rlx.compile.attend_form import attends
 from rlx.compile.emit import INLINE, Emitter, Index
 from rlx.compile.group import (
     POINT,
@@ -38,15 +39,15 @@ MAX_BUFFERS = 24
 
 
 def fuse(graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]] = lambda n: (),
-         tiled: Callable[[Node], bool] = lambda n: False, max_buffers: int = 0) -> Plan:
+         tiled: Callable[[Node], bool] = lambda n: False, max_buffers: int = 0, *, attend: bool = False) -> Plan:
     """Plan the storage and the kernels of a legal graph.
 
     ``stored_operands(node)`` names the operands of a contraction that its schedule reads from storage; ``tiled(node)``
     says that it is scheduled in tiles, with nothing but points of its result beside it. No kernel grows beyond
-    ``max_buffers`` buffers (0: what is good for any device).
+    ``max_buffers`` buffers (0: what is good for any device). ``attend``: attention is one kernel, without its scores.
     """
     limit = min(max_buffers or MAX_BUFFERS, MAX_BUFFERS)
-    return _Fuser(graph, index_dtype, stored_operands, tiled, limit).plan()
+    return _Fuser(graph, index_dtype, stored_operands, tiled, limit, attend).plan()
 
 
 def is_column(n: Node) -> bool:
@@ -60,7 +61,7 @@ def is_column(n: Node) -> bool:
 
 class _Fuser:
     def __init__(self, graph: Graph, index_dtype: DType, stored_operands: Callable[[Node], Sequence[Value]],
-                 tiled: Callable[[Node], bool], max_buffers: int) -> None:
+                 tiled: Callable[[Node], bool], max_buffers: int, attend: bool) -> None:
         self.tiled, self.max_buffers, self.dtype = tiled, max_buffers, index_dtype
         self.order = postorder(graph.outputs)
         self.given = set(graph.inputs)
@@ -70,7 +71,8 @@ class _Fuser:
             for a in n.args:
                 self.users[id(a.node)] += 1
                 self.consumers[a].append(n)
-        self.roots, self.views = store(graph, self.order, self.consumers, stored_operands)
+        self.attends = attends(self.order, self.consumers, graph.outputs) if attend else {}
+        self.roots, self.views = store(graph, self.order, self.consumers, stored_operands, self.attends)
         self._shapes: dict[Node, tuple[Sizes, Sizes | None]] = {}
 
     def plan(self) -> Plan:
@@ -80,7 +82,7 @@ class _Fuser:
             outs = [o for o in n.outs if o in self.roots]
             if not outs:
                 continue
-            if n.op in OPAQUE or is_column(n):
+            if n.op in OPAQUE or is_column(n) or n in self.attends:
                 opaque = Opaque(n)
                 opaque.reads = self._opaque_reads(n)
                 pieces.append(opaque)
@@ -94,7 +96,7 @@ class _Fuser:
             if isinstance(p, Group):
                 p.members.reverse()
         made = [p for p in pieces[::-1] if isinstance(p, Opaque) or p.members]
-        return Plan(made, stored, self.views, dict(self.users))
+        return Plan(made, stored, self.views, dict(self.users), self.attends)
 
     def _opaque_reads(self, n: Node) -> list[Value]:
         if n.op in STORED_OPERANDS:

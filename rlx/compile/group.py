@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rlx.compile.attend_form import Attend
 from rlx.compile.emit import Index
 from rlx.compile.index import Indexer, Sizes
 from rlx.ir.graph import Node, Value
@@ -71,6 +72,8 @@ class Plan:
     stored: set[Value]
     views: dict[Value, Value]
     users: dict[int, int]
+    #: Contractions that are the end of an attention, a kernel of its own.
+    attends: dict[Node, Attend]
 
 
 def outer_vars(ix: Indexer, shape: Sizes) -> Index:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rlx.compile import rules
+from rlx.compile import attend_form, rules
 from rlx.compile.report import COMMON, FREE, NATIVE, REWRITTEN, Report, Row
 from rlx.core.caps import Caps
 from rlx.core.errors import CompileError, RlxError, ValueIssue
@@ -88,9 +88,13 @@ class _Legalizer:
     rows: list[Row] = field(default_factory=list)
     #: The ops being decomposed around the current node, with the claims that declined them.
     around: list[tuple[str, Sequence[tuple[str, str]]]] = field(default_factory=list)
+    #: Contractions of the graph at hand that one kernel joins with the softmax between them.
+    joined: set[Node] = field(default_factory=set)
 
     def graph(self, g: Graph, depth: int, where: Where | None = None) -> Graph:
         done: dict[Value, Value] = {v: v for v in g.inputs}
+        if self.target.caps.schedule == "nest":
+            self.joined |= attend_form.products(g)
         for n in postorder(g.outputs):
             if all(o in done for o in n.outs):
                 continue
@@ -136,6 +140,10 @@ class _Legalizer:
             return None
         if not all(is_static(t.shape) for t in (*[a.type for a in n.args], *n.types)):
             declined.extend((c.name, "needs static shapes") for c in candidates)
+            return None
+        if n in self.joined and policy == PREFER_NATIVE:
+            declined.extend((c.name, "is slower: one kernel computes attention without storing its scores")
+                            for c in candidates)
             return None
         call = Call(n.op, tuple([(a.dtype, a.shape) for a in n.args]),  # type: ignore[misc]
                     tuple([(t.dtype, t.shape) for t in n.types]), dict(n.attrs))  # type: ignore[misc]

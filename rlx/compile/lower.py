@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from rlx.compile import grid_tile, nest_tile
+from rlx.compile.attend_form import Attend
 from rlx.compile.fuse import fuse
 from rlx.compile.grid import Grid
 from rlx.compile.grid_join import join
@@ -19,6 +20,7 @@ from rlx.compile.inkernel_point import in_points
 from rlx.compile.inkernel_tile import in_tiles
 from rlx.compile.naming import Made, Naming
 from rlx.compile.nest import HOT_WORK, ROW_LOCAL, Nest
+from rlx.compile.nest_attend import Attention
 from rlx.compile.reduction import identity, reduce_kind
 from rlx.compile.special import Special
 from rlx.core.caps import Caps
@@ -84,7 +86,8 @@ class _Lowering:
         comes before that output is written, both share one buffer (``targets`` names the input's own buffer).
         """
         g = without_empty(g)
-        plan = fuse(g, self.index, *self._contractions(), self.caps.max_buffers)
+        plan = fuse(g, self.index, *self._contractions(), self.caps.max_buffers,
+                    attend=self.caps.schedule == "nest")
         scope = _Scope(plan, dict(given), set(g.outputs))
         copies = self._assign_outputs(g, scope, targets, carried)
         steps: list[L.Step] = []
@@ -170,6 +173,8 @@ class _Lowering:
         n = piece.node
         if n.op == "native":
             return [self._native(n, scope)]
+        if n in scope.plan.attends:
+            return self._attention(scope.plan.attends[n], scope)
         if n.op in ("while", "loop"):
             views = scope.plan.views
             made = (in_points(n, views, self.index, self.caps) if self.caps.schedule == "grid" else
@@ -207,6 +212,11 @@ class _Lowering:
         if self.loops:
             nest.chunk_work = HOT_WORK
         return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))
+
+    def _attention(self, form: Attend, scope: _Scope) -> list[L.Step]:
+        stored = scope.plan.stored
+        made = Attention("k", form, lambda v: v in stored, scope.plan.views, scope.plan.users, self.index, self.caps)
+        return self._launches(made.build(), scope, "attention")
 
     def _fill(self, reduced: Sequence[Value], scope: _Scope) -> list[L.Step]:
         """What is left of a kernel over nothing: reductions of no elements have their identity everywhere."""

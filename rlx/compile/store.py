@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rlx.compile.attend_form import Attend
 from rlx.compile.emit import INLINE
 from rlx.ir.graph import Graph, Node, Value
 from rlx.ir.prim import POINTWISE, TRANSCENDENTAL
@@ -23,20 +24,22 @@ STORED_OPERANDS = frozenset(("native", "while", "cond", "loop", "sort"))
 
 
 def store(graph: Graph, order: Sequence[Node], consumers: Mapping[Value, Sequence[Node]],
-          stored_operands: Callable[[Node], Sequence[Value]]) -> tuple[set[Value], dict[Value, Value]]:
+          stored_operands: Callable[[Node], Sequence[Value]],
+          attends: Mapping[Node, Attend]) -> tuple[set[Value], dict[Value, Value]]:
     """(values that kernels and calls store, views: values that are other names of a stored or a given one).
 
     ``order`` is the graph in postorder, ``consumers`` its users of each value; ``stored_operands(node)`` names the
-    operands of a contraction that its schedule reads from storage.
+    operands of a contraction that its schedule reads from storage; ``attends`` are attentions by their last node.
     """
-    s = _Store(graph, order, consumers, stored_operands)
+    s = _Store(graph, order, consumers, stored_operands, attends)
     roots = s.roots()
     return roots, s.views
 
 
 class _Store:
     def __init__(self, graph: Graph, order: Sequence[Node], consumers: Mapping[Value, Sequence[Node]],
-                 stored_operands: Callable[[Node], Sequence[Value]]) -> None:
+                 stored_operands: Callable[[Node], Sequence[Value]], attends: Mapping[Node, Attend]) -> None:
+        self.attends = attends
         self.graph, self.order, self.consumers, self.stored_operands = graph, order, consumers, stored_operands
         self.given = set(graph.inputs)
         self.cost = self._costs()
@@ -57,12 +60,19 @@ class _Store:
         """What kernels and calls store; what is a view is noted on the way."""
         roots: set[Value] = set()
         weight: dict[int, int] = {}
+        inner = {v for a in self.attends.values() for v in a.inner}
         for n in self.order:
+            if n.outs[0] in inner:
+                weight[id(n)] = 0
+                continue
             if n.op not in INLINE and n.op != "input":
                 roots.update(n.outs)
             if n.op in STORED_OPERANDS:
                 roots.update(n.args)
-            if n.op == "dot":
+            if n in self.attends:
+                # Blocks of queries read them again and again.
+                roots.update(v for v in self.attends[n].operands if self._pricey(v.node))
+            elif n.op == "dot":
                 roots.update(self.stored_operands(n))
             if n.op == "scatter":
                 roots.add(n.args[0])

@@ -55,6 +55,16 @@ def exp(x: E) -> E:
     return scale2(exp_core(r.hi, r.lo), n)
 
 
+def exp_weight(x: E) -> E:
+    """e**x for x <= 0, within 2 ulp; 0 below the smallest normal number, NaN stays."""
+    f = layout(x)
+    hi, lo = split("ln2", x.dtype)
+    n = nearest(x * split("log2e", x.dtype)[0])
+    r = fma(n, -lo, fma(n, -hi, x))
+    value = fma(r * r, poly(r, polynomial("exp", x.dtype)), r + 1.0) * power2(n)
+    return where(x < -(f.bias - 1) * math.log(2.0), 0.0, value)
+
+
 def exp_fast(x: E) -> E:
     """e**x scaled by one factor 2**n: 0 below about 2**-126.5 and infinity above 2**127.5 in float32."""
     f = layout(x)
