@@ -1,8 +1,8 @@
 """What the claims on splatting share: the limits of an image, and batches of Gaussians in a tile's local memory.
 
 A tile is done by one thread, a row of pixels at a time, one pixel a lane. Gaussians are read in batches into local
-memory, with the reach in y beyond which their alpha is certainly below the threshold, so that most rows skip most
-Gaussians after one comparison.
+memory, a plane for each field. Before a row is done the batch is tested against it, one Gaussian a lane: those whose
+alpha may reach the threshold at one of the row's pixels are the bits of a mask, and only they are composited.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from dataclasses import dataclass
 
 from rlx.core import dtype as dt
 from rlx.device.cpu.emit import Emit
-from rlx.device.cpu.lanes import Lanes
+from rlx.device.cpu.lanes import Lanes, number
 from rlx.ir.claim import Call
 
 #: The threshold of the op's definition: one step of an 8-bit image.
 MIN_ALPHA = 1 / 255
-#: Gaussians in a batch: with 8 features 64 of them take 4 kB, and the rows of a tile another 10 kB, of 32 kB.
+#: Gaussians in a batch, the bits of a mask: with 8 features 64 of them take 4 kB, and the rows of a tile another 10 kB,
+#: of 32 kB.
 BATCH = 64
 #: Fields of a Gaussian in local memory, before its features.
-CX, CY, A, B, C, OPACITY, REACH, FIELDS = range(8)
+CX, CY, A, B, C, OPACITY, LIMIT, SLOPE, FIELDS = range(9)
+#: Gaussians that are tested at once.
+TESTED = 16
 TILES, CHANNELS = (8, 16, 32), 8
 
 
@@ -122,37 +125,55 @@ class Inputs:
             parts += [(self.opacities, 1, 0)]
             parts += [(self.features, self.f.channels, k) for k in range(self.f.channels)]
             values = [s.load(e.at(p, "float", (g, stride), *([(1, k)] if k else []))) for p, stride, k in parts]
-            values.insert(REACH, _reach(s, *values[A:REACH]))
+            values[LIMIT:LIMIT] = _bounds(s, *values[A:LIMIT])
             for k, v in enumerate(values):
                 s.store(v, self.field(i, k))
 
     def field(self, i: str, k: int) -> str:
         """Where field k of the batch's Gaussian i is."""
-        return (
-            self.e.at(self.local, "float", (i, self.row), (1, k))
-            if k
-            else self.e.at(self.local, "float", (i, self.row))
-        )
+        return self.e.at(self.local, "float", (i, 1), *([(k * BATCH, 1)] if k else []))
+
+    def reaching(self, py: str, count: str) -> str:
+        """The batch's Gaussians whose alpha may reach the threshold at a pixel of the row at y ``py``: bits of an i64.
+
+        Over the row ``sigma`` is smallest where its slope is 0, at ``dx = -b dy / a``, or at the end next to that.
+        """
+        e, v = self.e, Lanes(self.e, TESTED)
+        mask = "0"
+        left = e.let(f"uitofp i64 {self.x0} to float")
+        first = v.all(Lanes(e, 0).add(left, number(0.5)))
+        for start in range(0, BATCH, TESTED):
+            cx, cy, a, b, c, limit, slope = (v.load(self.field(str(start), k))
+                                             for k in (CX, CY, A, B, C, LIMIT, SLOPE))
+            dy, low = v.sub(v.all(py), cy), v.sub(first, cx)
+            dx = v.min(v.max(v.mul(slope, dy), low), v.add(low, v.const(self.f.tile - 1.0)))
+            inner = v.fma(v.mul(a, v.const(0.5)), dx, v.mul(b, dy))
+            sigma = v.fma(dx, inner, v.mul(v.mul(c, v.const(0.5)), v.mul(dy, dy)))
+            bits = e.let(f"bitcast {v.mask} {v.compare('ule', sigma, limit)} to i{TESTED}")
+            wide = e.let(f"shl i64 {e.let(f'zext i{TESTED} {bits} to i64')}, {start}")
+            mask = e.let(f"or i64 {mask}, {wide}")
+        unused = integer(e, "sub", BATCH, count)
+        return integer(e, "and", mask, e.let(f"lshr i64 -1, {unused}"))
 
 
-def _reach(s: Lanes, a: str, b: str, c: str, opacity: str) -> str:
-    """Distance in y beyond which ``opacity exp(-sigma)`` is below MIN_ALPHA whatever x is; negative if it always is.
+def _bounds(s: Lanes, a: str, b: str, c: str, opacity: str) -> tuple[str, str]:
+    """The sigma from which ``opacity exp(-sigma)`` is below MIN_ALPHA, and ``-b / a``.
 
-    The smallest sigma over x is ``(c - b^2 / a) dy^2 / 2``; it must stay below ``ln(255 opacity)``, of which the bits
-    of the number give an upper bound: ``log2(1 + f) <= f + 0.0861``.
+    That is ``ln(255 opacity)``, of which the bits of the number give an upper bound: ``log2(1 + f) <= f + 0.0861``.
+    Where the conic is not that of an ellipse nothing is known: the limit is infinite.
     """
     e = s.e
     bright = s.mul(opacity, s.const(1 / MIN_ALPHA))
     raw = e.let(f"bitcast float {bright} to i32")
     bits = e.let(f"sitofp i32 {raw} to float")
-    limit = s.mul(s.fma(bits, s.const(2.0 ** -23), s.const(-127 + 0.0862)), s.const(2 * math.log(2)))
-    k = s.sub(c, s.div(s.mul(b, b), a))
-    # Where the conic is not that of an ellipse nothing is known: reach is infinite.
-    proper = s.both(s.compare("ogt", k, s.const(1e-6)), s.compare("ogt", a, s.const(0.0)))
-    far = s.sqrt(s.max(s.div(limit, k), s.const(0.0)))
-    far = s.fma(far, s.const(1.001), s.const(0.01))
+    limit = s.mul(s.fma(bits, s.const(2.0 ** -23), s.const(-127 + 0.0862)), s.const(math.log(2)))
+    proper = s.both(s.compare("ogt", s.fma(a, c, s.mul(e.let(f"fneg float {b}"), b)), s.const(0.0)),
+                    s.compare("ogt", a, s.const(0.0)))
     some = s.compare("ogt", limit, s.const(0.0))
-    return s.choose(some, s.choose(proper, far, s.const(3e38)), s.const(-1.0))
+    # The same sigma in another order of operations differs by its rounding.
+    near = s.fma(limit, s.const(1.01), s.const(0.02))
+    limit = s.choose(proper, s.choose(some, near, s.const(-1.0)), s.const(math.inf))
+    return limit, e.let(f"fneg float {s.div(b, a)}")
 
 
 @dataclass(frozen=True)
@@ -168,15 +189,18 @@ class Hit:
 
 
 @contextmanager
-def touched(data: Inputs, v: Lanes, i: str, px: str, py: str, gate: str) -> Iterator[Hit]:
-    """Code for Gaussian i of the batch over a row at y ``py``, run only when some open pixel's alpha reaches the
-    threshold.
+def touched(data: Inputs, v: Lanes, count: str, px: str, py: str, gate: str) -> Iterator[tuple[str, Hit]]:
+    """Code for each Gaussian i of the batch, and what it is over a row at y ``py``: run in order, and only for those
+    whose alpha reaches the threshold at some pixel that is open by the slot ``gate``.
     """
     e, s, f = data.e, Lanes(data.e, 0), data.f
-    dy = s.sub(py, s.load(data.field(i, CY)))
-    size = e.call("llvm.fabs.f32", [("float", dy)], "float")
-    near = e.let(f"fcmp ole float {size}, {s.load(data.field(i, REACH))}")
-    with e.when(near):
+    mask = data.reaching(py, count)
+    rest = e.slot("i64", mask)
+    with e.loop(e.call("llvm.ctpop.i64", [("i64", mask)], "i64")):
+        bits = e.let(f"load i64, ptr {rest}")
+        i = e.call("llvm.cttz.i64", [("i64", bits), ("i1", "true")], "i64")
+        e.do(f"store i64 {integer(e, 'and', bits, integer(e, 'sub', bits, 1))}, ptr {rest}")
+        dy = s.sub(py, s.load(data.field(i, CY)))
         a, b, c, opacity = (s.load(data.field(i, k)) for k in (A, B, C, OPACITY))
         dx = v.sub(px, v.all(s.load(data.field(i, CX))))
         # sigma = (a dx^2 + c dy^2) / 2 + b dx dy = dx (a/2 dx + b dy) + c/2 dy^2
@@ -185,9 +209,9 @@ def touched(data: Inputs, v: Lanes, i: str, px: str, py: str, gate: str) -> Iter
         falloff = v.exp_minus(v.max(sigma, v.const(0.0)))
         alpha = v.min(v.mul(v.all(opacity), falloff), v.const(f.max_alpha))
         counts = v.both(v.compare("oge", sigma, v.const(0.0)), v.compare("oge", alpha, v.const(MIN_ALPHA)))
-        counts = v.both(counts, v.compare("ogt", gate, v.const(0.0)))
+        counts = v.both(counts, v.compare("ogt", v.load(gate), v.const(0.0)))
         with e.when(v.some(counts)):
-            yield Hit(dx, dy, falloff, alpha, counts, (a, b, c, opacity))
+            yield i, Hit(dx, dy, falloff, alpha, counts, (a, b, c, opacity))
 
 
 def pixels(v: Lanes, x0: str) -> str:

@@ -97,7 +97,7 @@ def _row(e: Emit, data: splats.Inputs, rows: _Rows, r: str, px: str, count: str,
         for k, slot in enumerate(slots):
             v.store(v.load(rows.at(k, r)), slot)
         d_features = [v.load(rows.at(3 + c, r)) for c in range(f.channels)]
-        with e.loop(count) as i, splats.touched(data, v, i, px, py, v.load(slots[1])) as hit:
+        with splats.touched(data, v, count, px, py, slots[1]) as (i, hit):
             rest, one = v.load(slots[0]), v.const(1.0)
             through = v.sub(one, hit.alpha)
             after = v.mul(rest, through)

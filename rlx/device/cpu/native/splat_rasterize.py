@@ -60,7 +60,7 @@ def _row(e: Emit, data: splats.Inputs, rows: _Rows, r: str, px: str, count: str,
         slots = [e.slot(v.type) for _ in range(f.channels + 2)]
         for k, slot in enumerate(slots):
             v.store(v.load(rows.at(k, r)), slot)
-        with e.loop(count) as i, splats.touched(data, v, i, px, py, v.load(slots[1])) as hit:
+        with splats.touched(data, v, count, px, py, slots[1]) as (i, hit):
             rest = v.load(slots[0])
             after = v.mul(rest, v.sub(v.const(1.0), hit.alpha))
             stops = v.both(hit.counts, v.compare("ole", after, v.const(f.stop)))
