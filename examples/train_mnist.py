@@ -2,7 +2,8 @@
 
 The digits are scikit-learn's (1,797 pictures of 8x8, from the UCI repository) where it is installed, else drawn here:
 seven-segment figures, moved about, with noise. ``--mnist FILE`` reads ``mnist.npz`` (x_train, y_train, x_test, y_test).
-An epoch is one compiled program: the batches, the loss, its gradient and Adam never leave the device.
+An epoch is one compiled program: the batches, the loss, its gradient and Adam never leave the device. The curve is
+drawn into ``out/training_curve.png`` where matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -78,26 +79,54 @@ def loss(model: nn.Module, x: rlx.Array, y: rlx.Array, *, key: rlx.Array) -> rlx
     return nn.cross_entropy(model(x, key=key), y)
 
 
+class Trained(NamedTuple):
+    """A model, the loss of each step, and after each epoch the share of test pictures that it gets right."""
+
+    model: nn.Module
+    losses: list[float]
+    shares: list[float]
+
+
 def train(data: Digits, kind: str = "mlp", epochs: int = 15, batch: int = 32, rate: float = 2e-3, seed: int = 0,
-          device: str | None = None, report: Any = print) -> tuple[nn.Module, list[float], float]:
-    """The trained model, the mean loss of each epoch, and the share of test pictures that it gets right."""
+          device: str | None = None, report: Any = print) -> Trained:
+    """Train a model of a kind, reporting each epoch."""
     rng = np.random.default_rng(seed)
     model = {"mlp": mlp, "cnn": cnn}[kind](data.x.shape[-1], rng, device)
     optimizer = nn.AdamW(nn.cosine(rate, epochs * (len(data.x) // batch)), weight_decay=1e-3)
     run, right = nn.trainer(loss, optimizer), rlx.jit(lambda model, x, y: nn.accuracy(model(x), y))
     known, unseen = ([rlx.asarray(a, device=device) for a in pair]
                      for pair in ((data.x, data.y), (data.x_test, data.y_test)))
-    state, key, curve, share = nn.start(model, optimizer), rlx.random.key(seed, device=device), [], 0.0
+    state, key, curve, shares = nn.start(model, optimizer), rlx.random.key(seed, device=device), [], []
     for epoch in range(epochs):
         begin = perf_counter()
         order = rlx.asarray(nn.batches(len(data.x), batch, rng=rng), device=device)
         state, losses = run(state, tuple(known), order, rlx.random.fold_in(key, epoch))
-        curve.append(float(losses.mean()))
+        curve.extend(np.asarray(losses).tolist())
         seconds = perf_counter() - begin
-        share = float(right(state.model, *unseen))
-        report(f"epoch {epoch + 1:3d}  loss {curve[-1]:.4f}  test {share:.2%}  {order.size / seconds:9.0f} pictures/s"
-               + ("  (compiling)" if epoch == 0 else ""))
-    return state.model, curve, share
+        shares.append(float(right(state.model, *unseen)))
+        report(f"epoch {epoch + 1:3d}  loss {np.mean(curve[-len(order):]):.4f}  test {shares[-1]:.2%}  "
+               f"{order.size / seconds:9.0f} pictures/s" + ("  (compiling)" if epoch == 0 else ""))
+    return Trained(state.model, curve, shares)
+
+
+def draw(result: Trained, title: str, path: Path) -> bool:
+    """The loss of each step and the share of each epoch as a picture; False without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    ax = figure.subplots()
+    ax.plot(result.losses, linewidth=0.8)
+    ax.set(xlabel="step", ylabel="cross entropy", title=title)
+    ax.grid(alpha=0.25)
+    other = ax.twinx()
+    steps = len(result.losses) // len(result.shares)
+    other.plot([(i + 1) * steps for i in range(len(result.shares))], result.shares, "o-", color="C1", markersize=3)
+    other.set(ylim=(0, 1), ylabel="share of test pictures read")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    return True
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,14 +137,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--batch", type=int, default=32)
     p.add_argument("--device")
     p.add_argument("--mnist", type=Path, help="mnist.npz, instead of the small digits")
+    p.add_argument("--curve", type=Path, default=Path("out/training_curve.png"), help="draw the training here")
     p.add_argument("-o", "--output", type=Path, help="write the weights here (.safetensors)")
     args = p.parse_args(argv)
     data = digits(args.mnist)
     side = data.x.shape[-1]
     print(f"{len(data.x)} pictures of {side}x{side} and {len(data.x_test)} for the test: {data.source}")
-    model, _, _ = train(data, args.model, args.epochs, args.batch, device=args.device)
+    result = train(data, args.model, args.epochs, args.batch, device=args.device)
+    title = f"{args.model}, AdamW, batches of {args.batch}: {result.shares[-1]:.1%} of {data.source}"
+    print(args.curve if draw(result, title, args.curve) else "no curve: pip install 'rlx[viz]' for matplotlib")
     if args.output is not None:
-        nn.save(args.output, model)
+        nn.save(args.output, result.model)
         print(args.output)
     return 0
 
