@@ -14,9 +14,9 @@ from rlx.core.errors import DTypeError, ShapeError, TraceError, ValueIssue
 from rlx.ops.creation import zeros
 from rlx.ops.elementwise import astype, maximum, minimum, where
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import segment_of, segment_reduce
 from rlx.ops.movement import concat
 from rlx.ops.reduce import sum as total
+from rlx.ops.segments import segment_of, segment_reduce
 from rlx.sparse import pattern
 from rlx.sparse.base import OPERATIONS
 from rlx.sparse.csr import CSR, as_csr

@@ -15,7 +15,7 @@ from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.ops.creation import asarray, zeros
 from rlx.ops.elementwise import astype
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import segment_of, segment_reduce
+from rlx.ops.segments import segment_of, segment_reduce
 from rlx.sparse import pattern
 from rlx.sparse.base import OPERATIONS, SparseMatrix
 from rlx.sparse.mtx import read_mtx

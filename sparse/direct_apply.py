@@ -14,8 +14,8 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import NotDifferentiable
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import segment_of
 from rlx.ops.movement import iota
+from rlx.ops.segments import segment_of
 from rlx.sparse.direct_ops import ABOVE, FIRST, LU, PANEL, SIZE, WIDTH
 from rlx.sparse.products import csr_matvec
 

@@ -18,8 +18,8 @@ from rlx.array.define import op_named
 from rlx.core import dtype as dt
 from rlx.ir.op import NotDifferentiable
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import segment_of
 from rlx.ops.movement import iota
+from rlx.ops.segments import segment_of
 
 #: Columns of the table of fronts; row ``fronts`` is a front without rows, which fills batches up. ``ENTRY`` is where
 #: the entries of the matrix that enter a front begin, ``LOW`` the first front of its subtree.

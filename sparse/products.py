@@ -11,9 +11,9 @@ from rlx.array.define import op
 from rlx.ir.op import Sample
 from rlx.ops.elementwise import conj
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import ct_rows, segment_of, segment_reduce
 from rlx.ops.movement import expand_dims
 from rlx.ops.reduce import sum as total
+from rlx.ops.segments import ct_rows, segment_of, segment_reduce
 
 
 @op

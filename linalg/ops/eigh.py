@@ -30,7 +30,7 @@ from rlx.linalg.ops.common import (
 )
 from rlx.linalg.ops.jacobi import SWEEPS, identity, rotate_columns, rotate_rows, rotation
 from rlx.ops.index import gather
-from rlx.ops.linear import sort_with
+from rlx.ops.sort import sort_with
 
 
 @op_named("linalg.eigh")

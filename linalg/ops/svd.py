@@ -33,7 +33,7 @@ from rlx.linalg.ops.eigh import columns
 from rlx.linalg.ops.jacobi import SWEEPS, identity, rotate_columns, rotation
 from rlx.linalg.ops.qr import COMPLETE, REDUCED, qr
 from rlx.ops.index import gather
-from rlx.ops.linear import sort_with
+from rlx.ops.sort import sort_with
 
 
 @op_named("linalg.svd")

@@ -3,7 +3,6 @@
 from rlx.ops import (
     control,
     creation,
-    derivative,
     diagonal,
     dtypes,
     einsum,
@@ -22,8 +21,11 @@ from rlx.ops import (
     polygamma,
     polynomials,
     reduce,
+    scan,
     searching,
+    segments,
     sets,
+    sort,
     statistics,
     text,
     threefry,
@@ -31,10 +33,11 @@ from rlx.ops import (
     within,
 )
 
-from rlx.ops import aliases  # isort: skip  (names of what the others define)
+from rlx.ops import aliases, derivative  # isort: skip  (names and rules of what the others define)
 
 __all__ = [
     "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "fft",
     "grids", "index", "io", "joining", "linear", "manipulate", "movement", "numeric", "padding", "polygamma",
-    "polynomials", "reduce", "searching", "sets", "statistics", "text", "threefry", "window", "within",
+    "polynomials", "reduce", "scan", "searching", "segments", "sets", "sort", "statistics", "text", "threefry",
+    "window", "within",
 ]

@@ -13,9 +13,10 @@ from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import broadcast, cast, emit, emit1, literal
 from rlx.ir.op import REGISTRY, NotDifferentiable
 from rlx.ops.elementwise import where
-from rlx.ops.linear import _order, take_along_axis
+from rlx.ops.index import take_along_axis
 from rlx.ops.movement import reshape
 from rlx.ops.reduce import sum as _sum
+from rlx.ops.sort import order_of
 
 Tangents = Sequence[Array | None]
 
@@ -157,7 +158,7 @@ def _(t: Tangents, out: Array, x: Array, y: Array, **attrs: Any) -> Array | None
 
 @REGISTRY["sort"].jvp
 def _(t: Tangents, out: Any, *xs: Array, axis: int, descending: bool) -> tuple[Array | None, ...]:
-    order = _order(xs[0], axis, descending)
+    order = order_of(xs[0], axis, descending)
     return tuple([None if d is None else take_along_axis(d, order, axis=axis) for d in t])
 
 

@@ -14,7 +14,7 @@ from rlx.core import dtype as dt
 from rlx.core.errors import IndexOutOfBounds, ShapeError, ValueIssue
 from rlx.ops.dtypes import result_type
 from rlx.ops.index import inside
-from rlx.ops.movement import reshape
+from rlx.ops.movement import as_axis, reshape
 
 
 class Grid:
@@ -82,7 +82,7 @@ def ix_(*vectors: Any) -> tuple[Array, ...]:
             raise ShapeError(f"ix_() of an array of shape {v.shape}", why="each axis has a vector of indices",
                              do="flatten it first")
     xs = [FUNCTIONS["nonzero"](v)[0] if v.dtype == dt.bool_ else v for v in xs]
-    return tuple([reshape(v, tuple(v.shape[0] if j == i else 1 for j in range(len(xs)))) for i, v in enumerate(xs)])
+    return tuple([as_axis(v, i, len(xs)) for i, v in enumerate(xs)])
 
 
 @public

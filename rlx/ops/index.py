@@ -15,7 +15,7 @@ from rlx.core.shape import axis_index, broadcast_shapes, smallest
 from rlx.ir.graph import Type
 from rlx.ops.bounds import proven, watch_bounds
 from rlx.ops.mask import as_mask, check_mask, mask_indices, masked, put_masked, put_mixed, traced_mask_at
-from rlx.ops.movement import flip, iota, permute_dims, reshape, slice_of
+from rlx.ops.movement import coordinates, flip, iota, permute_dims, reshape, slice_of
 
 _gather = primitive("gather")
 _scatter = primitive("scatter")
@@ -385,3 +385,16 @@ class _At:
 
 
 PROTOCOLS["at"] = _At
+
+
+@public
+def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
+    """``out[..., j, ...] = x[..., indices[..., j, ...], ...]`` along an axis."""
+    a = axis_index(axis, x.ndim)
+    other = tuple(n for i, n in enumerate(x.shape) if i != a)
+    lead = broadcast_shapes(other, tuple(n for i, n in enumerate(indices.shape) if i != a))
+    shape = (*lead[:a], indices.shape[a], *lead[a:])
+    x = broadcast(x, (*lead[:a], x.shape[a], *lead[a:]))
+    places = coordinates(shape, x._value.node.device)
+    places[a] = broadcast(wrap(indices, x.shape[a]), shape)
+    return gather(x, *places)

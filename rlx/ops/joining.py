@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.array.array import FUNCTIONS, Array
-from rlx.array.build import as_array, promote
+from rlx.array.build import as_array
 from rlx.array.define import public
 from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import axis_index
@@ -190,17 +190,3 @@ def _shifts(order: str, x: Array) -> Array:
                          do="pass one of them")
     i = iota(8, x.dtype if x.dtype.name == "uint8" else as_array(np.uint8(0)).dtype, x._value.node.device)
     return 7 - i if order == "big" else i
-
-
-@public
-def matvec(x1: Any, x2: Any, /) -> Array:
-    """Matrices times vectors: ``out[..., i] = sum_j x1[..., i, j] x2[..., j]``."""
-    x, y = promote(x1, x2)
-    return FUNCTIONS["matmul"](x, reshape(y, (*y.shape, 1)))[..., 0]
-
-
-@public
-def vecmat(x1: Any, x2: Any, /) -> Array:
-    """Conjugated vectors times matrices: ``out[..., j] = sum_i conj(x1[..., i]) x2[..., i, j]``."""
-    x, y = promote(x1, x2)
-    return FUNCTIONS["matmul"](FUNCTIONS["conj"](reshape(x, (*x.shape[:-1], 1, x.shape[-1]))), y)[..., 0, :]

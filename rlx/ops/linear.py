@@ -1,26 +1,20 @@
-"""Contractions: ``dot`` and the products made of it, segmented reduction, associative scan, sort."""
+"""Contractions: ``dot`` and the products made of it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from rlx.array.array import FUNCTIONS, Array
-from rlx.array.build import as_array, broadcast, cast, constant, emit, emit1, promote
+from rlx.array.build import broadcast, cast, emit1, promote
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
-from rlx.core.errors import DTypeError, ShapeError
+from rlx.core.errors import ShapeError
 from rlx.core.shape import axis_index, broadcast_shapes
 from rlx.ir.graph import Type
-from rlx.ir.op import NotDifferentiable
-from rlx.ops.movement import flip, iota, matrix_transpose, permute_dims, reshape
+from rlx.ops.movement import permute_dims, reshape
 
 Axes = tuple[tuple[int, ...], tuple[int, ...]]
 _dot = primitive("dot")
-_segment = primitive("segment_reduce")
-_scan = primitive("scan")
-_sort = primitive("sort")
 
 
 def _free(rank: int, *used: tuple[int, ...]) -> tuple[int, ...]:
@@ -145,176 +139,15 @@ def outer(x1: Any, x2: Any, /) -> Array:
     return reshape(x, (-1, 1)) * reshape(y, (1, -1))
 
 
-# Segmented reduction: the primitive under CSR products
-
-@_segment.infer
-def _(values: Type, offsets: Type, *, kind: str) -> Type:
-    return Type(values.dtype, (offsets.shape[0] - 1, *values.shape[1:]))
-
-
-@_segment.grad
-def _(ct: Array, out: Array, values: Array, offsets: Array, *, kind: str) -> tuple[Array | None, None]:
-    rows = segment_of(offsets, values.shape[0])
-    if kind == "prod":
-        return ct_rows(ct, rows) * FUNCTIONS["conj"](_others_of_segment(values, offsets, rows)), None
-    if kind != "sum":
-        hit = cast(FUNCTIONS["equal"](values, ct_rows(out, rows)), values.dtype)
-        n = segment_reduce(hit, offsets)
-        return hit * ct_rows(ct / FUNCTIONS["where"](FUNCTIONS["equal"](n, 0), 1, n), rows), None
-    return ct_rows(ct, rows), None
-
-
-def _others_of_segment(values: Array, offsets: Array, rows: Array) -> Array:
-    """For each element, the product of the others of its segment; right where elements are zero."""
-    where, equal = FUNCTIONS["where"], FUNCTIONS["equal"]
-    zero = equal(values, 0)
-    zeros = ct_rows(segment_reduce(cast(zero, dt.int64), offsets), rows)
-    safe = where(zero, 1, values)
-    nonzero = ct_rows(segment_reduce(safe, offsets, "prod"), rows)
-    alone = where(zero, where(equal(zeros, 1), nonzero, 0), where(equal(zeros, 0), nonzero / safe, 0))
-    return cast(alone, values.dtype)
-
-
-def ct_rows(x: Array, rows: Array) -> Array:
-    """Row ``rows[k]`` of ``x`` for each k."""
-    return emit1("gather", x, rows)
-
-
-def segment_of(offsets: Array, n: int) -> Array:
-    """The segment each of ``n`` elements lies in, for offsets ``0 = o[0] <= ... <= o[m] = n``."""
-    m = offsets.shape[0] - 1
-    zero = FUNCTIONS["zeros"]((n + 1,), dtype=dt.int64, device=offsets._value.node.device)
-    one = broadcast(FUNCTIONS["ones"]((), dtype=dt.int64, device=offsets._value.node.device), (m,))
-    starts = emit1("scatter", zero, one, cast(offsets[:-1], dt.int64), kind="add")
-    return scan(starts, "add", 0)[:n] - 1
-
-
-def segment_reduce(values: Array, offsets: Array, kind: str = "sum") -> Array:
-    """``out[i] = reduce(values[offsets[i]:offsets[i+1]])``; ``kind``: sum prod min max; the identity if empty."""
-    if not offsets.dtype.is_integer:
-        raise DTypeError(f"segment offsets of {offsets.dtype.name}", why="offsets are integers",
-                         do="cast them to int32 or int64")
-    return emit1("segment_reduce", values, offsets, kind=kind)
-
-
-# Associative scan
-
-@_scan.infer
-def _(x: Type, *, kind: str, axis: int, reverse: bool) -> Type:
-    return x
-
-
-@_scan.grad
-def _(ct: Array, out: Array, x: Array, *, kind: str, axis: int, reverse: bool) -> tuple[Array | None]:
-    if kind == "add":
-        return (scan(ct, "add", axis, not reverse),)
-    if kind == "mul":
-        safe = FUNCTIONS["where"](FUNCTIONS["equal"](x, 0), 1, x)
-        conj = FUNCTIONS["conj"]
-        return (scan(ct * conj(out), "add", axis, not reverse) / conj(safe),)
-    n = x.shape[axis]
-    index = reshape(iota(n, dt.int64, x._value.node.device), tuple(n if i == axis else 1 for i in range(x.ndim)))
-    fresh = FUNCTIONS["equal"](x, out)
-    source = scan(FUNCTIONS["where"](fresh, index, n if reverse else -1), "min" if reverse else "max", axis, reverse)
-    grids = [broadcast(reshape(iota(d, dt.int64, x._value.node.device),
-                               tuple(d if j == i else 1 for j in range(x.ndim))), x.shape) for i,
-             d in enumerate(x.shape)]
-    grids[axis] = source
-    zero = broadcast(constant(0, x.dtype, x._value.node.device), x.shape)
-    return (emit1("scatter", zero, ct, *grids, kind="add"),)
-
-
-def scan(x: Array, kind: str, axis: int, reverse: bool = False) -> Array:
-    """Running ``kind`` (add mul min max) along an axis, inclusive."""
-    return emit1("scan", x, kind=kind, axis=axis, reverse=reverse)
+@public
+def matvec(x1: Any, x2: Any, /) -> Array:
+    """Matrices times vectors: ``out[..., i] = sum_j x1[..., i, j] x2[..., j]``."""
+    x, y = promote(x1, x2)
+    return FUNCTIONS["matmul"](x, reshape(y, (*y.shape, 1)))[..., 0]
 
 
 @public
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
-    """Running sum along an axis; with ``include_initial`` it starts with a 0."""
-    return _cumulative(as_array(x), "add", axis, dtype, include_initial)
-
-
-@public
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
-    """Running product along an axis; with ``include_initial`` it starts with a 1."""
-    return _cumulative(as_array(x), "mul", axis, dtype, include_initial)
-
-
-def _cumulative(x: Array, kind: str, axis: int | None, dtype: Any, initial: bool) -> Array:
-    from rlx.ops.movement import pad_with
-    from rlx.ops.reduce import _accumulator
-    if axis is None:
-        if x.ndim != 1:
-            raise ShapeError(f"cumulative operation on an array of shape {x.shape} without an axis",
-                             why="the axis is ambiguous", do="pass axis=")
-        axis = 0
-    a = axis_index(axis, x.ndim)
-    out = scan(_accumulator(x, dtype), kind, a)
-    if initial:
-        low = [1 if i == a else 0 for i in range(x.ndim)]
-        out = pad_with(out, low, [0] * x.ndim, 0 if kind == "add" else 1)
-    return out
-
-
-# Sort: keys with payloads, stable
-
-@_sort.infer
-def _(*xs: Type, axis: int, descending: bool) -> tuple[Type, ...]:
-    return xs
-
-
-@_sort.grad
-def _(ct: Any, out: Any, *xs: Array, axis: int, descending: bool) -> tuple[Array | None, ...]:
-    cts = ct if isinstance(ct, (tuple, list)) else (ct,)
-    order = _order(xs[0], axis, descending)
-    back = _order(order, axis, False)
-    return tuple(None if c is None else take_along_axis(c, back, axis=axis) for c in cts)
-
-
-def sort_with(keys: Array, payload: tuple[Array, ...], axis: int, descending: bool = False) -> tuple[Array, ...]:
-    """Keys sorted (stable, NaN last) along an axis, and the payloads moved with them."""
-    return emit("sort", (keys, *payload), {"axis": axis, "descending": descending})
-
-
-def _order(x: Array, axis: int, descending: bool) -> Array:
-    n = x.shape[axis]
-    index = broadcast(reshape(iota(n, dt.int64, x._value.node.device),
-                              tuple(n if i == axis else 1 for i in range(x.ndim))),
-                      x.shape)
-    return sort_with(x, (index,), axis, descending)[1]
-
-
-@public
-def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The values in order along an axis; NaN last."""
-    a = as_array(x)
-    return sort_with(a, (), axis_index(axis, a.ndim), descending)[0]
-
-
-@public
-def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The indices that sort ``x`` along an axis (stable)."""
-    a = as_array(x)
-    return _order(a, axis_index(axis, a.ndim), descending)
-
-
-@public
-def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
-    """``out[..., j, ...] = x[..., indices[..., j, ...], ...]`` along an axis."""
-    from rlx.ops.index import gather, wrap
-    a = axis_index(axis, x.ndim)
-    other = tuple(n for i, n in enumerate(x.shape) if i != a)
-    lead = broadcast_shapes(other, tuple(n for i, n in enumerate(indices.shape) if i != a))
-    shape = (*lead[:a], indices.shape[a], *lead[a:])
-    x = broadcast(x, (*lead[:a], x.shape[a], *lead[a:]))
-    grids = [broadcast(reshape(iota(d, dt.int64, x._value.node.device),
-                               tuple(d if j == i else 1 for j in range(x.ndim))), shape) for i, d in enumerate(shape)]
-    grids[a] = broadcast(wrap(indices, x.shape[a]), shape)
-    return gather(x, *grids)
-
-
-for _op in (_sort,):
-    _op.doc = "Stable sort of keys with payloads."
-NOT_SMOOTH = NotDifferentiable("indices do not vary smoothly")
-__all__ = ["NOT_SMOOTH", "dot", "flip", "matmul", "matrix_transpose", "np", "scan", "segment_reduce", "sort_with"]
+def vecmat(x1: Any, x2: Any, /) -> Array:
+    """Conjugated vectors times matrices: ``out[..., j] = sum_i conj(x1[..., i]) x2[..., i, j]``."""
+    x, y = promote(x1, x2)
+    return FUNCTIONS["matmul"](FUNCTIONS["conj"](reshape(x, (*x.shape[:-1], 1, x.shape[-1]))), y)[..., 0, :]

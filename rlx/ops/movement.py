@@ -317,3 +317,18 @@ _iota = primitive("iota")
 @_iota.infer
 def _(*, dtype: dt.DType, size: int) -> Type:
     return Type(dtype, (size,))
+
+
+def as_axis(v: Array, axis: int, rank: int) -> Array:
+    """A vector laid along one axis of an array of ``rank`` axes, the others of size 1."""
+    return reshape(v, tuple([v.shape[0] if i == axis else 1 for i in range(rank)]))
+
+
+def positions(x: Array, axis: int) -> Array:
+    """``0, 1, ...`` along one axis of ``x``, the other axes of size 1 (int64)."""
+    return as_axis(iota(x.shape[axis], dt.int64, x._value.node.device), axis, x.ndim)
+
+
+def coordinates(shape: Sequence[int], device: str | None = None) -> list[Array]:
+    """For each axis, the index along it at every place of the shape (int64)."""
+    return [broadcast(as_axis(iota(n, dt.int64, device), i, len(shape)), tuple(shape)) for i, n in enumerate(shape)]

@@ -1,4 +1,4 @@
-"""Numerical work on arrays: differences, integrals, interpolation, polynomials, convolution, comparison."""
+"""Numerical work on arrays: differences, integrals, interpolation, convolution, comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes
 from rlx.ops.index import gather
 from rlx.ops.linear import dot
-from rlx.ops.movement import concat, flip, iota, pad_with, reshape, slice_of, windows
+from rlx.ops.movement import as_axis, concat, coordinates, flip, iota, pad_with, slice_of, windows
 
 
 def _floating(x: Any) -> Array:
@@ -61,7 +61,7 @@ def trapezoid(y: Any, x: Any = None, /, dx: float = 1.0, axis: int = -1) -> Arra
     if x is not None:
         step = diff(as_array(x), axis=-1 if as_array(x).ndim == 1 else a)
         if step.ndim == 1:
-            step = reshape(step, tuple(-1 if i == a else 1 for i in range(y.ndim)))
+            step = as_axis(step, a, y.ndim)
     return FUNCTIONS["sum"]((_cut(y, a, 1, n) + _cut(y, a, 0, n - 1)) * step, axis=a) / 2 if n > 1 else \
         FUNCTIONS["sum"](y * 0, axis=a)
 
@@ -101,7 +101,7 @@ def _gradient(y: Array, spacing: Any, a: int, edge_order: int) -> Array:
     else:
         raise ShapeError(f"gradient along axis {a} of size {n} with coordinates of shape {s.shape}",
                          why="each point has one coordinate", do="pass a number, or a vector of that size")
-    h = reshape(h, tuple(n - 1 if i == a else 1 for i in range(y.ndim)))
+    h = as_axis(h, a, y.ndim)
 
     def at(k: int) -> Array:
         return _cut(y, a, k % n, k % n + 1)
@@ -303,11 +303,9 @@ def indices(dimensions: Sequence[int], /, dtype: Any = None, sparse: bool = Fals
     """The indices of a grid: ``out[k, i0, i1, ...] = i_k``; with ``sparse`` a tuple of arrays that broadcast to it."""
     shape = tuple(dimensions)
     if sparse:
-        return tuple([reshape(FUNCTIONS["arange"](n, dtype=dtype or dt.int64),
-                              tuple(n if j == i else 1 for j in range(len(shape)))) for i, n in enumerate(shape)])
-    grids = [broadcast(reshape(iota(n, dt.int64), tuple(n if j == i else 1 for j in range(len(shape)))), shape)
-             for i, n in enumerate(shape)]
-    out = FUNCTIONS["stack"](grids)
+        return tuple([as_axis(FUNCTIONS["arange"](n, dtype=dtype or dt.int64), i, len(shape))
+                      for i, n in enumerate(shape)])
+    out = FUNCTIONS["stack"](coordinates(shape))
     return out if dtype is None else out.astype(dtype)
 
 

@@ -11,7 +11,7 @@ from rlx.array.build import as_array, broadcast, cast
 from rlx.array.define import public
 from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError, ValueIssue
-from rlx.ops.movement import concat, iota, pad_with, reshape, slice_of
+from rlx.ops.movement import as_axis, concat, iota, pad_with, slice_of
 
 #: Modes that read other elements, through an index map.
 _INDEXED = ("edge", "reflect", "symmetric", "wrap")
@@ -98,7 +98,7 @@ def _ramp(a: Array, axis: int, n: int, end: Any, edge: int) -> Array:
     """``n`` values from ``end`` (the outermost) towards the edge element."""
     inner = slice_of(a, _at(a, axis, edge), _sized(a, axis, 1))
     work = inner if a.dtype.is_inexact else cast(inner, dt.float64)
-    i = reshape(iota(n, dt.int64, a._value.node.device), tuple(n if k == axis else 1 for k in range(a.ndim)))
+    i = as_axis(iota(n, dt.int64, a._value.node.device), axis, a.ndim)
     steps = cast(i if edge == 0 else n - 1 - i, work.dtype.real)
     out = end + (work - end) * (steps / float(max(n, 1)))
     return out if a.dtype.is_inexact else cast(FUNCTIONS["trunc"](out), a.dtype)

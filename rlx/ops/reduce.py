@@ -17,7 +17,7 @@ from rlx.core.errors import DTypeError, ShapeError
 from rlx.core.shape import axes_tuple, axis_index
 from rlx.ir.graph import Type
 from rlx.ir.op import Sample
-from rlx.ops.movement import iota, reshape
+from rlx.ops.movement import positions, reshape
 
 Axis = int | Sequence[int] | None
 _reduce = primitive("reduce")
@@ -63,7 +63,7 @@ def _reduced(x: Array, kind: str, axis: Axis, keepdims: bool) -> Array:
     return reshape(out, tuple(1 if i in axes else n for i, n in enumerate(x.shape))) if keepdims else out
 
 
-def _accumulator(x: Array, dtype: Any) -> Array:
+def accumulator(x: Array, dtype: Any) -> Array:
     """Small integers and booleans are summed in 64 bits, as in NumPy."""
     if dtype is not None:
         return FUNCTIONS["astype"](x, dtype)
@@ -75,13 +75,13 @@ def _accumulator(x: Array, dtype: Any) -> Array:
 @public
 def sum(x: Array, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The sum over axes (all by default); integers are summed in 64 bits."""
-    return _reduced(_accumulator(as_array(x), dtype), "sum", axis, keepdims)
+    return _reduced(accumulator(as_array(x), dtype), "sum", axis, keepdims)
 
 
 @public
 def prod(x: Array, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The product over axes (all by default); integers are multiplied in 64 bits."""
-    return _reduced(_accumulator(as_array(x), dtype), "prod", axis, keepdims)
+    return _reduced(accumulator(as_array(x), dtype), "prod", axis, keepdims)
 
 
 def _extremum(kind: str) -> Callable[..., Array]:
@@ -170,9 +170,7 @@ def _arg(kind: str) -> Callable[..., Array]:
         hit = FUNCTIONS["equal"](x, best)
         if x.dtype.is_float:
             hit = FUNCTIONS["bitwise_or"](hit, FUNCTIONS["isnan"](x))
-        n = x.shape[a]
-        index = reshape(iota(n, dt.int64, x._value.node.device), tuple(n if i == a else 1 for i in range(x.ndim)))
-        out = _reduced(FUNCTIONS["where"](hit, index, n), "min", a, axis is not None and keepdims)
+        out = _reduced(FUNCTIONS["where"](hit, positions(x, a), x.shape[a]), "min", a, axis is not None and keepdims)
         return reshape(out, (1,) * rank) if axis is None and keepdims else out
     f.__name__ = f"arg{kind}"
     f.__doc__ = f"The index of the first {kind}imum along an axis (of the flattened array by default)."

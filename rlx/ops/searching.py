@@ -19,7 +19,7 @@ from rlx.core.errors import ShapeError, TraceError, ValueIssue
 from rlx.ops.control import fori_loop
 from rlx.ops.index import gather, scatter
 from rlx.ops.manipulate import ravel
-from rlx.ops.movement import iota, reshape
+from rlx.ops.movement import coordinates, reshape
 
 
 def truth(x: Array) -> Array:
@@ -91,9 +91,7 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple
     x = as_array(x)
     if x.ndim == 0:
         raise ShapeError("nonzero() of an array without axes", why="it has no index", do="use rlx.atleast_1d first")
-    columns = [ravel(broadcast(reshape(iota(n, dt.int64, x._value.node.device),
-                                       tuple(n if j == i else 1 for j in range(x.ndim))),
-                               x.shape)) for i, n in enumerate(x.shape)]
+    columns = [ravel(c) for c in coordinates(x.shape, x._value.node.device)]
     return compress(truth(ravel(x)), size, [fill_value] * x.ndim, columns, "nonzero()")
 
 

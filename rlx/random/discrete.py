@@ -9,8 +9,8 @@ from rlx.array.build import as_array, broadcast, cast, is_scalar, literal
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes
-from rlx.ops.linear import sort_with
 from rlx.ops.movement import iota, permute_dims, reshape
+from rlx.ops.sort import sort_with
 from rlx.random.continuous import gumbel, shape_of, unit
 from rlx.random.keys import Shape, bits, sizes
 

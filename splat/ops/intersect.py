@@ -15,10 +15,11 @@ from rlx.ir.op import NotDifferentiable, Sample
 from rlx.ops.creation import ones, zeros
 from rlx.ops.elementwise import ceil, floor, maximum, minimum, where
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import cumulative_sum, scan, sort_with
 from rlx.ops.movement import iota
 from rlx.ops.reduce import sum as total
+from rlx.ops.scan import cumulative_sum, scan
 from rlx.ops.searching import searchsorted
+from rlx.ops.sort import sort_with
 from rlx.splat.sizes import length
 
 _DISCRETE = NotDifferentiable("the list of touched tiles does not vary smoothly")

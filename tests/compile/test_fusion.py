@@ -155,7 +155,7 @@ def test_a_step_of_cg_is_three_passes(n: int) -> None:
 
 
 def test_a_step_of_sparse_cg_is_three_passes() -> None:
-    from rlx.ops.linear import segment_reduce
+    from rlx.ops.segments import segment_reduce
     n, nnz = 10_000, 50_000
 
     def solve(values: Any, columns: Any, offsets: Any, b: Any) -> Any:

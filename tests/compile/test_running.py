@@ -7,7 +7,7 @@ import pytest
 
 import rlx
 from rlx.compile.running import PIECE, SIDE
-from rlx.ops.linear import scan
+from rlx.ops.scan import scan
 
 RNG = np.random.default_rng(3)
 WHOLE = SIDE * PIECE

@@ -13,7 +13,7 @@ from rlx import device as devices
 from rlx.core.dtype import float32, int32
 from rlx.ir import loop as L
 from rlx.ops.index import scatter
-from rlx.ops.linear import segment_reduce
+from rlx.ops.segments import segment_reduce
 from rlx.runtime.execute import PROGRAMS
 from rlx.tools import cases as C
 from tests.conformance.test_values import run, wrong

@@ -15,7 +15,7 @@ from rlx.core import dtype as dt
 from rlx.ir.graph import Graph, Type
 from rlx.ir.prim import POINTWISE
 from rlx.ops.index import gather, scatter
-from rlx.ops.linear import segment_reduce
+from rlx.ops.segments import segment_reduce
 
 Program = tuple[Callable[..., Any], tuple[Type, ...]]
 

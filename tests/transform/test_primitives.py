@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ops.linear import dot, scan, segment_reduce, sort_with
+from rlx.ops.linear import dot
 from rlx.ops.movement import pad_with, windows
+from rlx.ops.scan import scan
+from rlx.ops.segments import segment_reduce
+from rlx.ops.sort import sort_with
 from rlx.testing import check_grad
 
 RNG = np.random.default_rng(3)
