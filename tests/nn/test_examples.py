@@ -52,6 +52,19 @@ def test_a_convolutional_network_trains_and_is_saved(mnist, tmp_path, monkeypatc
     assert nn.named(back)["layers.0.weight"].shape == (16, 1, 3, 3)
 
 
+def test_a_model_in_a_file_is_run(tmp_path, capsys):
+    onnx = pytest.importorskip("onnx", reason="the onnx package is not installed")
+    make, kind = onnx.helper, onnx.TensorProto
+    ports = [make.make_tensor_value_info(n, k, ["N", 3]) for n, k in (("x", kind.FLOAT), ("k", kind.INT64), ("y", 1))]
+    nodes = [make.make_node("Cast", ["k"], ["f"], to=1), make.make_node("Add", ["x", "f"], ["y"])]
+    onnx.save(make.make_model(make.make_graph(nodes, "g", ports[:2], ports[2:])), tmp_path / "m.onnx")
+    np.save(tmp_path / "k.npy", np.full((4, 3), 7))
+    args = [str(tmp_path / "m.onnx"), "--size", "N=4", "--input", f"k={tmp_path / 'k.npy'}", "--explain"]
+    assert example("run_onnx").main(args) == 0
+    printed = capsys.readouterr().out
+    assert "gives y: float32[N, 3] = float32[4, 3]" in printed and "generated kernel" in printed
+
+
 def test_the_closest_sentences_come_first():
     class Encoder:
         def encode(self, texts):
