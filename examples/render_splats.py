@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,15 @@ def write(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
             writer.append_data(p if path.suffix == ".gif" else p[:p.shape[0] // 2 * 2, :p.shape[1] // 2 * 2])
 
 
+def lacking(path: Path) -> str | None:
+    """What must be installed to write a file of this kind, or None."""
+    if find_spec("imageio") is None:
+        return "pictures are written with imageio: pip install rlx[viz]"
+    if path.suffix == ".mp4" and find_spec("imageio_ffmpeg") is None and find_spec("av") is None:
+        return ".mp4 needs an encoder: pip install imageio-ffmpeg (or write a .gif)"
+    return None
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("scene", type=Path)
@@ -81,6 +91,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = p.parse_args(argv)
     if args.output.suffix not in (".png", ".gif", ".mp4"):
         p.error(f"the output must end in .png, .gif or .mp4, not {args.output.suffix!r}")
+    if (reason := lacking(args.output)) is not None:
+        p.error(reason)
     if args.frames < 1:
         p.error("a turn has at least one frame")
     return args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -41,6 +42,16 @@ def test_a_damaged_scene_is_an_error_message(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "a.spz").write_bytes(b"NGSP" + bytes(5))
     assert example("render_splats").main([str(tmp_path / "a.spz"), "-o", str(tmp_path / "a.png")]) == 1
     assert "truncated" in capsys.readouterr().err and not (tmp_path / "a.png").exists()
+
+
+def test_a_missing_encoder_is_an_error_message(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    splat.save(tmp_path / "a.ply", random_scene(dtype=rlx.float32))
+    for name in ("imageio_ffmpeg", "av"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit):
+        example("render_splats").main([str(tmp_path / "a.ply"), "-o", str(tmp_path / "a.mp4")])
+    assert "pip install imageio-ffmpeg" in capsys.readouterr().err and not (tmp_path / "a.mp4").exists()
 
 
 def test_a_fit_improves_views_it_has_not_seen() -> None:
