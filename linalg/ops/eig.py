@@ -284,9 +284,7 @@ eigvals.rules["canonical"] = lambda outs, a: [_sorted(outs[0]), outs[1]]
 eigvals.batch(batch_first(eigvals, 2))
 
 
-@eigvals.samples
-def _() -> list[Sample]:
-    return [Sample(s.args, s.attrs, s.name, s.edge, s.grad, s.tolerance) for s in eig.all_samples()]
+eigvals.samples(eig.all_samples)
 
 
 @eig.samples

@@ -197,9 +197,7 @@ def _(a: Any, *, upper: bool = False) -> Any:
 eigvalsh.batch(batch_first(eigvalsh, 2))
 
 
-@eigvalsh.samples
-def _() -> list[Sample]:
-    return [Sample(s.args, s.attrs, s.name, s.edge, s.grad, s.tolerance) for s in eigh.all_samples()]
+eigvalsh.samples(eigh.all_samples)
 
 
 @eigh.samples

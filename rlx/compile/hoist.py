@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rlx.ir import loop as L
+from rlx.ir.walk import steps
 
 
 def hoist(program: L.Program) -> L.Program:
@@ -18,15 +19,15 @@ def hoist(program: L.Program) -> L.Program:
     A step moves when no step of the loop writes what it reads, and what it writes are temps that no other step of the
     program writes. It may then run although the loop runs no iteration, which changes nothing that is read.
     """
-    writers = Counter(n for s in _every(program.steps) for n in _written(s))
+    writers = Counter(n for s in steps(program.steps) for n in _written(s))
     temps = {b.name for b in program.buffers if b.role == "temp" and writers[b.name] == 1}
     return replace(program, steps=tuple(_block(program.steps, temps)))
 
 
-def _block(steps: Sequence[L.Step], temps: set[str]) -> list[L.Step]:
+def _block(block: Sequence[L.Step], temps: set[str]) -> list[L.Step]:
     """The steps with every loop among them preceded by what leaves it; inner loops first."""
     out: list[L.Step] = []
-    for s in steps:
+    for s in block:
         match s:
             case L.Repeat(counter=c, body=b):
                 moved, kept = _split(_block(b, temps), {c}, temps)
@@ -34,9 +35,9 @@ def _block(steps: Sequence[L.Step], temps: set[str]) -> list[L.Step]:
             case L.While(head=h, body=b):
                 # The test comes first in every iteration, so what leaves it may be needed by what leaves the body.
                 head, body = _block(h, temps), _block(b, temps)
-                written = {n for x in _every(body) for n in _written(x)}
+                written = {n for x in steps(body) for n in _written(x)}
                 first, head = _split(head, written, temps)
-                moved, body = _split(body, {n for x in _every(head) for n in _written(x)}, temps)
+                moved, body = _split(body, {n for x in steps(head) for n in _written(x)}, temps)
                 out += [*first, *moved, replace(s, head=tuple(head), body=tuple(body))]
             case L.Branch(then=t, orelse=o):
                 out.append(replace(s, then=tuple(_block(t, temps)), orelse=tuple(_block(o, temps))))
@@ -48,7 +49,7 @@ def _block(steps: Sequence[L.Step], temps: set[str]) -> list[L.Step]:
 def _split(body: list[L.Step], also_written: set[str], temps: set[str]) -> tuple[list[L.Step], list[L.Step]]:
     """Steps that leave the loop, in order, and those that stay; ``also_written`` changes elsewhere in the loop."""
     changes = Counter(also_written)
-    changes.update(n for s in _every(body) for n in _written(s))
+    changes.update(n for s in steps(body) for n in _written(s))
     moved: list[L.Step] = []
     kept: list[L.Step] = []
     for s in body:
@@ -63,19 +64,6 @@ def _split(body: list[L.Step], also_written: set[str], temps: set[str]) -> tuple
 def _movable(s: L.Launch | L.Native, changes: Counter[str], temps: set[str]) -> bool:
     written = set(_written(s))
     return written <= temps and not written & set(_read(s)) and not any(changes[n] > 0 for n in _read(s))
-
-
-def _every(steps: Iterable[L.Step]) -> Iterable[L.Step]:
-    """All steps, those inside loops and branches too."""
-    for s in steps:
-        yield s
-        match s:
-            case L.Repeat(body=b):
-                yield from _every(b)
-            case L.While(head=h, body=b):
-                yield from _every((*h, *b))
-            case L.Branch(then=t, orelse=o):
-                yield from _every((*t, *o))
 
 
 def _written(s: L.Step) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 from rlx.compile import grid_tile, nest_tile
@@ -136,7 +137,7 @@ class _Lowering:
 
     def _may_overwrite(self, old: Value, new: Value, g: Graph, plan: Plan) -> bool:
         """Whether ``new`` can be written into the storage of the carried input ``old``."""
-        if old.type.dtype != new.type.dtype or sizes_count(old) != sizes_count(new):
+        if old.type.dtype != new.type.dtype or prod(sizes(old)) != prod(sizes(new)):
             return False
         if old in (plan.views.get(v, v) for v in g.outputs):
             return False
@@ -201,7 +202,7 @@ class _Lowering:
         for m in g.members:
             rows = m.kind == "row" and any(need[c.value] > need[m.value] and any(u is m.value for u, _ in c.reads)
                                            for c in g.members)
-            big = rows and _count(g.inner or ()) * m.value.dtype.itemsize > ROW_LOCAL
+            big = rows and prod(g.inner or ()) * m.value.dtype.itemsize > ROW_LOCAL
             if m.value in outside or m.value in outputs or m.kind == "total" or big:
                 kept.add(m.value)
         overwritten = {scope.in_place[m.value] for m in g.members if m.value in scope.in_place}
@@ -223,14 +224,14 @@ class _Lowering:
         naming = Naming(self.index)
         index = L.var("i", self.index)
         zero = L.const(0, self.index)
-        fills = [L.For("i", zero, L.const(sizes_count(v), self.index), 1, L.SERIAL,
+        fills = [L.For("i", zero, L.const(prod(sizes(v)), self.index), 1, L.SERIAL,
                        (L.Store(naming.of(v), index, identity(reduce_kind(v.node), v.dtype)),)) for v in reduced]
         return self._launches([naming.kernel("k", tuple(fills), "reductions of nothing")], scope,
                               "fill") if fills else []
 
     def _special(self, n: Node, scope: _Scope, operand: Value | None = None) -> list[L.Step]:
         if n.op == "reduce" and (0 in sizes(n.args[0])):
-            return self._fill([v for v in n.outs if sizes_count(v)], scope)
+            return self._fill([v for v in n.outs if prod(sizes(v))], scope)
         stored = scope.plan.stored
         steps: list[L.Step] = []
         if n.op == "scatter":
@@ -357,18 +358,6 @@ def without_empty(g: Graph) -> Graph:
         return clone(n, args).outs
 
     return Graph(g.inputs, rebuild(g.outputs, {v: v for v in g.inputs}, make), g.name)
-
-
-def _count(shape: Sequence[int]) -> int:
-    n = 1
-    for d in shape:
-        n *= d
-    return n
-
-
-def sizes_count(v: Value) -> int:
-    """Number of elements of a value."""
-    return _count(sizes(v))
 
 
 def _reads(p: Piece) -> set[Value]:

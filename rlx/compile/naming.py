@@ -9,7 +9,7 @@ from rlx.compile.index import sizes
 from rlx.core.dtype import DType
 from rlx.ir import loop as L
 from rlx.ir.graph import Value
-from rlx.ir.loop import Stmt
+from rlx.ir.loop import Expr, Stmt
 from rlx.ir.walk import expressions, inside, statements
 
 
@@ -56,7 +56,7 @@ def touched(body: tuple[Stmt, ...]) -> tuple[set[str], set[str]]:
     """Buffers loaded and stored anywhere in the statements."""
     read: set[str] = set()
     written: set[str] = set()
-    held = []
+    held: list[Expr] = []
     for s in statements(body):
         held.extend(expressions(s))
         match s:

@@ -383,6 +383,11 @@ UNARY: dict[str, Callable[[Pair], Pair]] = {
 BINARY: dict[str, Callable[[Pair, Pair], Pair]] = {"mul": mul, "div": div, "pow": power}
 
 
+def has_pairs(op: str) -> bool:
+    """Whether there is a formula for the complex primitive in real ones."""
+    return op == "abs" or op in UNARY or op in BINARY
+
+
 def pair_function(op: str, part: DType) -> tuple[tuple[loop.Expr, ...], tuple[loop.Expr, ...]]:
     """A complex primitive as (parameters, results), all real of dtype ``part``.
 

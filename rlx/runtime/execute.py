@@ -17,13 +17,11 @@ from rlx.array.host import to_host
 from rlx.core import dtype as dt
 from rlx.core import flags
 from rlx.core.errors import DeviceError, ValueIssue
-from rlx.core.shape import count
 from rlx.device.base import Device, Storage
 from rlx.ir.graph import (
     UNIQUE,
     Graph,
     Node,
-    Type,
     Value,
     become_buffer,
     graph_scope,
@@ -295,11 +293,6 @@ def fetch(storage: Storage, dtype: dt.DType, shape: Any, device: str) -> np.ndar
 def default_float(device: str) -> dt.DType:
     """The device's declared default float; float64 when the device cannot be opened to ask."""
     return devices.find(device).caps.default_float
-
-
-def storage_type(t: Type) -> int:
-    """Bytes of a value."""
-    return count(t.shape) * t.dtype.itemsize
 
 
 def compile_traced(graph: Graph, device: str, dispatch: str | None, overrides: dict[str, str], name: str) -> Compiled:

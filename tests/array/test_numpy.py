@@ -143,7 +143,8 @@ FURTHER = [
     case("ones", (2,), "float32"), case("arange", 0, 5, 2, np.float32), case("eye", 3, 4, 1, np.int8),
     case("tri", 3, 3, 0, np.int8), case("array_equal", N, N, True), case("add", V > 0, V > 1),
     case("multiply", V > 0, V > 1), case("maximum", V > 0, V > 1), case("fromiter", [1, 2, 3], np.int16),
-    case("fromstring", "1 2 3", sep=" "), case("frombuffer", V.tobytes(), np.float64, 3, 8), case("identity", 2, np.int8),
+    case("fromstring", "1 2 3", sep=" "), case("frombuffer", V.tobytes(), np.float64, 3, 8),
+    case("identity", 2, np.int8),
 ]
 EINSUMS = [
     ("ij,jk->ik", (A, A.T)), ("ij->ji", (A,)), ("ij->", (A,)), ("ii", (A[:, :4],)), ("ii->i", (A[:, :4],)),

@@ -313,9 +313,3 @@ def wide_mul(a: Wide, b: Wide) -> Wide:
     """(a.hi + a.lo) * (b.hi + b.lo) with a relative error of about 2**-2p."""
     p = two_prod(a.hi, b.hi)
     return fast_two_sum(p.hi, p.lo + fma(a.hi, b.lo, a.lo * b.hi))
-
-
-def wide_add(a: Wide, b: Wide) -> Wide:
-    """Sum of two wide numbers, good unless they cancel."""
-    s = two_sum(a.hi, b.hi)
-    return fast_two_sum(s.hi, s.lo + (a.lo + b.lo))

@@ -18,7 +18,7 @@ from rlx.render.llvm.types import register_type
 NAMES = TRANSCENDENTAL
 
 #: C99 library functions with the meaning of the primitive of the same name.
-_LIBM = frozenset(
+LIBM = frozenset(
     ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan")
     + ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "pow", "atan2", "hypot"))
 
@@ -40,7 +40,7 @@ def call(b: Builder, op: str, d: DType, args: list[str], real: Emit) -> str:
                 _raise_flag(b, b.call(test, "i1", *typed))
         define(b.helpers, name, function.params, function.lets, (function.result,), real)
         return b.call(name, t, *typed)
-    if op not in _LIBM:
+    if op not in LIBM:
         raise CompileError(
             f"primitive {op!r} has no expansion for {d.name}",
             why="the C library has no function of that meaning either",
