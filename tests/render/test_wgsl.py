@@ -51,6 +51,14 @@ def test_literals_are_exact() -> None:
     assert literal(0.5, float64) == "0.5lf"
 
 
+def test_constants_are_converted_here() -> None:
+    """naga refuses to convert a 64-bit literal; a shader that has one does not compile."""
+    zero = L.const(0, int32)
+    cast = L.expr("cast", (L.const(-3, int64),), int32)
+    k = L.Kernel("k", (L.Param("b0", int32, 1, "w"),), (L.Store("b0", zero, cast),))
+    assert "li" not in render_kernel(make_portable(k, SMALL | {int64, uint64})).text
+
+
 def test_64_bits_are_native_where_the_device_has_them() -> None:
     k = SAMPLES["add_i64"].kernel
     assert "i64" not in render_kernel(make_portable(k, SMALL)).text

@@ -70,8 +70,8 @@ def native_types(device: Any) -> frozenset[DType]:
     return frozenset(out | ({float64} if wide and "shader-f64" in device.features else set()))
 
 
-def read_caps(name: str, adapter: Any, device: Any, fused: bool) -> Caps:
-    """The device's capabilities from its limits and features. ``fused``: its fma rounds once."""
+def read_caps(name: str, adapter: Any, device: Any) -> Caps:
+    """The device's capabilities from its limits and features, and from a trial of its fma."""
     native = native_types(device)
     wide = float64 in native
     dtypes = frozenset(d for d in ALL if wide or d.real != float64)
@@ -86,21 +86,22 @@ def read_caps(name: str, adapter: Any, device: Any, fused: bool) -> Caps:
         shared_bytes=limits["max-compute-workgroup-storage-size"],
         max_binding_bytes=limits["max-storage-buffer-binding-size"],
         max_buffers=limits["max-storage-buffers-per-shader-stage"] - _SCRATCH,
-        features=atomics | ({"fma"} if fused else set()))
+        features=atomics | {f"fma-{d.short}" for d in (float32, float64) if d in native and fma_rounds_once(device, d)})
 
 
-_PROBE = """@group(0) @binding(0) var<storage, read_write> b: array<f32>;
+_PROBE = """@group(0) @binding(0) var<storage, read_write> b: array<TYPE>;
 @compute @workgroup_size(1) fn main() { b[3] = fma(b[0], b[1], b[2]); }
 """
 
 
-def fma_rounds_once(device: Any) -> bool:
-    """Whether (1 + 2**-12)**2 - (1 + 2**-11) keeps its last term, 2**-24: it is lost when the product is rounded."""
+def fma_rounds_once(device: Any, dtype: DType) -> bool:
+    """Whether ``(1 + e)**2 - (1 + 2 e)`` keeps its last term, ``e**2``: it is lost when the product is rounded."""
     import wgpu
-    x = np.array([1 + 2.0**-12, 1 + 2.0**-12, -(1 + 2.0**-11), 0], np.float32)
+    e = 2.0**-12 if dtype is float32 else 2.0**-27
+    x = np.array([1 + e, 1 + e, -(1 + 2 * e), 0], dtype.numpy)
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
     buffer = device.create_buffer_with_data(data=x, usage=usage)
-    module = device.create_shader_module(code=_PROBE)
+    module = device.create_shader_module(code=_PROBE.replace("TYPE", dtype.short))
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=[
         {"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": x.nbytes}}])
@@ -111,4 +112,4 @@ def fma_rounds_once(device: Any) -> bool:
     run.dispatch_workgroups(1, 1, 1)
     run.end()
     device.queue.submit([encoder.finish()])
-    return bool(np.frombuffer(device.queue.read_buffer(buffer), np.float32)[3] == 2.0**-24)
+    return bool(np.frombuffer(device.queue.read_buffer(buffer), dtype.numpy)[3] == e * e)

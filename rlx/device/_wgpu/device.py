@@ -28,7 +28,7 @@ class WgpuDevice(Device):
         self.name = name
         self.adapter, self.logical = adapters.open_logical(features, backend)
         self.native = adapters.native_types(self.logical)
-        self.caps = adapters.read_caps(name, self.adapter, self.logical, adapters.fma_rounds_once(self.logical))
+        self.caps = adapters.read_caps(name, self.adapter, self.logical)
         self.claims = {}
         self._pool = Pool(self.logical, min(self.logical.limits["max-buffer-size"], self.caps.max_binding_bytes))
         self._pipelines = Pipelines(self.logical)

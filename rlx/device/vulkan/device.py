@@ -50,25 +50,25 @@ class VulkanDevice(Device):
         self.queue = Queue(self.context)
         self._pipelines: dict[bytes, Pipeline] = {}
         self._lock = threading.Lock()
-        if not self._fuses():
-            self.caps = replace(self.caps, features=self.caps.features - {"fma"})
+        twice = {f"fma-{d.short}" for d in (float32, float64) if d in self.native and not self._fuses(d)}
+        self.caps = replace(self.caps, features=self.caps.features - twice)
 
-    def _fuses(self) -> bool:
-        """Whether ``fma`` rounds once here: ``(1 + 2**-12)**2 - (1 + 2**-11)`` keeps its last term, ``2**-24``.
+    def _fuses(self, d: DType) -> bool:
+        """Whether ``fma`` rounds once here: ``(1 + e)**2 - (1 + 2 e)`` keeps its last term, ``e**2``.
 
         The standard leaves that open, and expansions that may rely on it are much shorter.
         """
-        zero = L.const(0, int32)
-        x, y, z = (L.load(b, zero, float32) for b in ("b0", "b1", "b2"))
-        params = (*[L.Param(f"b{k}", float32, 1, "r") for k in range(3)], L.Param("b3", float32, 1, "w"))
-        kernel = L.Kernel("probe", params, (L.Store("b3", zero, L.expr("fma", (x, y, z), float32)),))
+        zero, e = L.const(0, int32), 2.0**-12 if d is float32 else 2.0**-27
+        x, y, z = (L.load(b, zero, d) for b in ("b0", "b1", "b2"))
+        params = (*[L.Param(f"b{k}", d, 1, "r") for k in range(3)], L.Param("b3", d, 1, "w"))
+        kernel = L.Kernel(f"probe_{d.short}", params, (L.Store("b3", zero, L.expr("fma", (x, y, z), d)),))
         names = ("x", "y", "z", "r")
-        buffers = [L.Buffer(n, float32, 1, "input", k) for k, n in enumerate(names[:3])]
-        program = L.Program("probe", (*buffers, L.Buffer("r", float32, 1, "output", 0)), (L.Launch(kernel, names),))
-        given = [self.upload(np.full(1, v, np.float32)) for v in (1 + 2.0**-12, 1 + 2.0**-12, -1 - 2.0**-11)]
-        out = self.empty(float32, (1,))
+        buffers = [L.Buffer(n, d, 1, "input", k) for k, n in enumerate(names[:3])]
+        program = L.Program("probe", (*buffers, L.Buffer("r", d, 1, "output", 0)), (L.Launch(kernel, names),))
+        given = [self.upload(np.full(1, v, d.numpy)) for v in (1 + e, 1 + e, -1 - 2 * e)]
+        out = self.empty(d, (1,))
         self.load(program).run(given, [out])
-        return bool(self.download(out, float32, (1,))[0] == 2.0**-24)
+        return bool(self.download(out, d, (1,))[0] == e * e)
 
     def empty(self, dtype: DType, shape: Sequence[int]) -> Storage:
         """A range from the pool."""
@@ -131,7 +131,7 @@ def _read_caps(c: Context, native: frozenset[DType]) -> Caps:
         spells=spells(dtypes), rewrites=rewrites(native, dtypes), vector_bytes=16,
         cores=(os.cpu_count() or 1) if p.kind == context.CPU_TYPE else 64,
         max_workgroup=min(p.max_invocations, p.max_size), shared_bytes=p.shared_bytes,
-        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=atomics | {"fma"})
+        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=atomics | {"fma-f32", "fma-f64"})
 
 
 __all__ = ["VulkanDevice", "absent", "open"]

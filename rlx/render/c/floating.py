@@ -68,6 +68,7 @@ _MIN = """
 ^ $%T% %name%($%T% x, $%T% y) {
   if (rlx_isnan_%T%(x)) { return x; }
   if (rlx_isnan_%T%(y)) { return y; }
+  if (x == y) { return #%U%:%T%(#%T%:%U%(x) %zeros% #%T%:%U%(y)); }
   return x %less% y ? x : y;
 }"""
 _SIGN_OF = """
@@ -141,6 +142,7 @@ def _simple(op: str, text: str, *needs: str) -> Rule:
             names = words(u, r) | {
                 "exact": u.d.exact,
                 "less": "<" if op == "min" else ">",
+                "zeros": "|" if op == "min" else "&",  # of two zeros the negative one, the positive one
                 "m": "23" if r == "f32" else "52",
             }
             if "%fmod%" in text:

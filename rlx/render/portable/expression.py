@@ -211,7 +211,7 @@ class Rewriter:
         if name in real.CORE:
             return expr(name, args, d)
         if name == "fma":
-            return expr("fma", args, d) if "fma" in self.features else self._fused(args)
+            return expr("fma", args, d) if f"fma-{d.short}" in self.features else self._fused(args)
         if name in ("min", "max"):
             return real.minimum(self.name(args[0]), self.name(args[1]), name == "min")
         if name == "sign":

@@ -26,7 +26,8 @@ class Portable:
 
 
 def make_portable(k: L.Kernel, native: frozenset[DType], features: frozenset[str] = frozenset()) -> Portable:
-    """``k`` in terms of 32-bit types, bool, and ``native``; ``features`` may name ``fma`` (it rounds once)."""
+    """``k`` in terms of 32-bit types, bool, and ``native``; ``features`` may name ``fma-f32`` and
+    ``fma-f64`` (it rounds once)."""
     helpers: dict[str, Helper] = {}
     r = Rewriter(native, features, {p.name: p.dtype for p in k.params}, helpers, rewrite_block)
     body = rewrite_block(r, k.body)

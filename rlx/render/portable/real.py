@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from rlx.core.dtype import DType, bool_, float32, int32, uint32
@@ -17,9 +18,19 @@ CORE = frozenset(("add", "sub", "mul", "div", "neg", "abs", "floor", "ceil", "tr
 
 
 def minimum(x: Expr, y: Expr, smaller: bool) -> Expr:
-    """The smaller or larger number, NaN if either is NaN."""
-    take = expr("or", (test("lt" if smaller else "gt", x, y), is_nan(x)), bool_)
-    return pick(take, x, y)
+    """The smaller or larger number, NaN if either is NaN; of two zeros the negative or the positive one."""
+    if x.op == "const" and x.value == x.value:
+        x, y = y, x
+    less = "lt" if smaller else "gt"
+    if y.op == "const" and y.value == 0.0 and (math.copysign(1.0, y.value) < 0) != smaller:
+        less = "le" if smaller else "ge"  # a zero on the left is the better one, or both are alike
+    take = expr("or", (test(less, x, y), is_nan(x)), bool_)
+    chosen = pick(take, x, y)
+    if y.op == "const":
+        return chosen
+    k = layout(x.dtype)
+    zero = _float(op("or" if smaller else "and", _bits(x, k), _bits(y, k)), k)
+    return pick(test("eq", x, y), zero, chosen)
 
 
 def sign(x: Expr) -> Expr:
@@ -59,9 +70,12 @@ def fused(d: DType) -> Helper:
     0.50001 ulp, and exact where the result is. A product that overflows or is not finite is taken plainly.
     """
     k = layout(d)
-    half = (1 << ((k.mant + 1) // 2)) - 1
-    keep = const((2 ** k.unsigned.bits - 1) ^ half, k.unsigned)
+    low = (k.mant + 2) // 2  # bits of the lower half, one of them its sign: the upper half is rounded
+    keep = const((2 ** k.unsigned.bits - 1) ^ ((1 << low) - 1), k.unsigned)
     x, y, z = var("x", d), var("y", d), var("z", d)
+
+    def upper(v: Expr) -> Expr:
+        return _float(op("and", op("add", _bits(v, k), const(1 << (low - 1), k.unsigned)), keep), k)
 
     def v(n: str) -> Expr:
         return var(n, d)
@@ -77,8 +91,7 @@ def fused(d: DType) -> Helper:
 
     lets = {
         "p": mul(x, y),
-        "xh": _float(op("and", _bits(x, k), keep), k), "xl": sub(x, v("xh")),
-        "yh": _float(op("and", _bits(y, k), keep), k), "yl": sub(y, v("yh")),
+        "xh": upper(x), "xl": sub(x, v("xh")), "yh": upper(y), "yl": sub(y, v("yh")),
         "e1": sub(mul(v("xh"), v("yh")), v("p")), "e2": add(v("e1"), mul(v("xh"), v("yl"))),
         "e3": add(v("e2"), mul(v("xl"), v("yh"))), "e": add(v("e3"), mul(v("xl"), v("yl"))),
         "s": add(v("p"), z), "b": sub(v("s"), v("p")), "a": sub(v("s"), v("b")),

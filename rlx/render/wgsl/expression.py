@@ -68,6 +68,8 @@ class Writer:
             return str(e.value)
         if e.op == "load":
             return self.loads[e.value](self.text(e.args[0]))
+        if e.op == "cast" and e.args[0].op == "const" and e.args[0].dtype.is_integer and e.dtype.kind in "iu":
+            return literal(_wrapped(int(e.args[0].value), e.dtype), e.dtype)  # naga casts no 64-bit literals
         hidden = self.guard.needed(e)
         if e.op in _CALL and e.dtype == float64:
             # naga evaluates calls of constants, but has no float64 there.
@@ -104,6 +106,12 @@ class Writer:
             return _is_nan(args[0], e.args[0].dtype)
         raise CompileError(f"primitive {op!r} on {d.name} has no WGSL", why="the language has no such operation",
                            do="report this kernel: the portable rewrite should have replaced it")
+
+
+def _wrapped(n: int, d: DType) -> int:
+    """An integer modulo the range of its type."""
+    n &= (1 << d.bits) - 1
+    return n - (1 << d.bits) if d.kind == "i" and n >> d.bits - 1 else n
 
 
 def _is_constant(e: Expr) -> bool:
