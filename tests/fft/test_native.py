@@ -105,6 +105,14 @@ def test_rows_do_not_depend_on_each_other() -> None:
     assert np.isnan(bad[3]).all() and np.array_equal(np.delete(bad, 3, 0), np.delete(whole, 3, 0))
 
 
+@pytest.mark.parametrize("shape", [(19, 48), (40, 256), (1 << 15,), (16, 131)])
+def test_threads_do_not_change_a_bit(shape: tuple[int, ...]) -> None:
+    x = rlx.asarray(_values(shape, "complex64"))
+    with rlx.flags(threads=1):
+        alone = np.asarray(rlx.jit(lambda a: rlx.fft.fft(a))(x)).copy()
+    np.testing.assert_array_equal(np.asarray(rlx.jit(lambda a: rlx.fft.fft(a))(x)), alone)
+
+
 def test_in_a_loop_and_with_gradients() -> None:
     """The native step has memory of its own inside of loops too."""
     x = _values((1 << 14,), "complex64")
