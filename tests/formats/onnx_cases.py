@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ GAPS = {
     "rlx has no strings": r"STRING|_string|strnorm|regex_full|tfidf|label_encoder",
     "random numbers are not the standard's": r"bernoulli|training_dropout(?!_zero_ratio)",
     "decoding pictures is another library's": r"image_decoder",
-    "training steps are rlx.nn's": r"^test_(adagrad|adam|momentum)|nesterov_momentum",
+    "training steps are rlx.nn's": r"^test_(adagrad|adam|momentum)|nesterov_momentum|gradient_of",
     "trees are no array programs": r"tree_ensemble",
     "the standard has no function for it without graphs":
         r"flexattention_(score_mod|prob_mod|causal_mask|soft_cap|relative_positional)",
@@ -43,6 +45,36 @@ def cases() -> dict[str, list[Any]]:
         op = case.model.graph.node[0].op_type if len(case.model.graph.node) == 1 else case.name.split("_")[1]
         out.setdefault(op, []).append(case)
     return out
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A case that is kept in files."""
+
+    name: str
+    model: Any
+    data_sets: list[tuple[list[Any], list[Any]]]
+    rtol: float
+    atol: float
+
+
+def stored() -> list[Any]:
+    """The small whole models that come with the package: made by hand, and exported by PyTorch."""
+    from onnx.backend.test import loader
+    return [c for kind in ("simple", "pytorch-converted", "pytorch-operator")
+            for c in loader.load_model_tests(kind=kind)]
+
+
+def read(case: Any) -> Stored:
+    """The files of a stored case, in memory."""
+    import onnx
+    folder = Path(case.model_dir)
+
+    def values(data: Path, what: str) -> list[Any]:
+        files = sorted(data.glob(f"{what}_*.pb"), key=lambda f: int(f.stem.rpartition("_")[2]))
+        return [onnx.TensorProto.FromString(f.read_bytes()) for f in files]
+    data = [(values(d, "input"), values(d, "output")) for d in sorted(folder.glob("test_data_set_*"))]
+    return Stored(case.name, onnx.load(folder / "model.onnx"), data, case.rtol, case.atol)
 
 
 def tensor(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""ONNX's own tests of every operator, on the device that runs the programs in Python."""
+"""ONNX's own tests of every operator and of small models, on the device that runs the programs in Python."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ def test_every_case_of_an_operator_passes_or_is_a_declared_gap(op):
             if onnx_cases.gap(case.name) is not None:
                 failed.append(f"{case.name} passes and is declared a gap")
     assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in onnx_cases.stored()])
+def test_whole_models_give_the_outputs_stored_with_them(case):
+    if onnx_cases.gap(case.name) is None:
+        onnx_cases.run(onnx_cases.read(case), "python")
+        return
+    with pytest.raises(RlxError):
+        onnx_cases.run(onnx_cases.read(case), "python")
 
 
 def test_what_is_declared_is_a_small_part():
