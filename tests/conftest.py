@@ -17,6 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files from the code")
     parser.addoption("--devices", default=os.environ.get("RLX_TEST_DEVICES", ""),
                      help="further devices of the tests with a device, comma separated (RLX_TEST_DEVICES)")
+    parser.addoption("--record-coverage", type=Path, default=None, metavar="FILE",
+                     help="append how every sample went to a file for `python -m rlx coverage --from FILE`")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

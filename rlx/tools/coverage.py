@@ -1,12 +1,16 @@
-"""Coverage: op x device x {native, common, rewritten, refused}, counted by running the legalizer over every sample."""
+"""Coverage: op x device x {native, common, rewritten, refused}, counted by running the legalizer over every sample, or
+read from what the conformance tests wrote when they ran the samples.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from rlx import device as devices
 from rlx.compile.report import COMMON, FREE, NATIVE, REWRITTEN, Row
@@ -18,8 +22,9 @@ from rlx.tools import cases as C
 from rlx.tools.cases import Case
 from rlx.tools.gaps import GAPS, known
 
-REFUSED, GAP = "refused", "gap"
-ORDER = (NATIVE, COMMON, REWRITTEN, FREE, REFUSED, GAP)
+#: A gap is known and not refused; what ran and did not answer the oracle is wrong.
+REFUSED, GAP, WRONG = "refused", "gap", "wrong"
+ORDER = (NATIVE, COMMON, REWRITTEN, FREE, REFUSED, GAP, WRONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,26 @@ def collect(names: Iterable[str], pattern: str = "*") -> list[Entry]:
     return [place(c, d) for d in names for c in chosen]
 
 
+def record(entries: Iterable[Entry], path: Path) -> None:
+    """Append entries to a file, one a line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(asdict(e)) + "\n" for e in entries))
+
+
+def recorded(paths: Iterable[Path]) -> list[Entry]:
+    """The entries of such files; what was recorded last of a sample counts. Raises ValueIssue for other files."""
+    found: dict[tuple[str, str], Entry] = {}
+    for path in paths:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                entry = Entry(**json.loads(line))
+            except (TypeError, ValueError) as e:
+                raise ValueIssue(f"line {number} of {path} is no entry of a coverage table", why=str(e),
+                                 do="use a file that pytest --record-coverage wrote") from None
+            found[entry.device, entry.sample] = entry
+    return list(found.values())
+
+
 def table(entries: Sequence[Entry], names: Sequence[str]) -> str:
     """Markdown: a row for each op, a column for each device, in a cell how many samples took each path."""
     cells: dict[tuple[str, str], Counter[str]] = {}
@@ -92,7 +117,7 @@ def _cell(counts: Counter[str]) -> str:
 
 def details(entries: Sequence[Entry]) -> str:
     """Refused samples and known gaps with their reasons, equal ones counted."""
-    found = Counter((e.op, e.device, e.dtype, e.path, e.by) for e in entries if e.path in (REFUSED, GAP))
+    found = Counter((e.op, e.device, e.dtype, e.path, e.by) for e in entries if e.path in (REFUSED, GAP, WRONG))
     lines = [f"{op} on {device}, {dtype}: {path}, {by}" + (f" ({n} samples)" if n > 1 else "")
              for (op, device, dtype, path, by), n in sorted(found.items())]
     lines += [f"known gap: {g.op} on {g.device}, {g.dtype}: {g.reason}" for g in GAPS]
@@ -105,16 +130,24 @@ def present() -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """``python -m rlx coverage [--devices cpu,python] [--ops 'sc*'] [--details]``."""
+    """``python -m rlx coverage [--devices cpu,python] [--ops 'sc*'] [--details] [--from FILE ...]``."""
     parser = argparse.ArgumentParser(prog="rlx coverage", description="Where every op goes on every device.")
     parser.add_argument("--devices", default="", help="comma separated (default: every device that is present)")
     parser.add_argument("--ops", default="*", help="a pattern of op names")
     parser.add_argument("--details", action="store_true", help="the reason of every refusal and gap")
+    parser.add_argument("--from", dest="files", nargs="+", type=Path, default=[], metavar="FILE",
+                        help="what pytest --record-coverage wrote: from samples that ran, here or elsewhere")
     options = parser.parse_args(argv)
-    names = [d.strip() for d in options.devices.split(",") if d.strip()] or present()
-    for name in names:
-        devices.find(name)
-    entries = collect(names, options.ops)
+    names = [d.strip() for d in options.devices.split(",") if d.strip()]
+    if options.files:
+        entries = [e for e in recorded(options.files)
+                   if fnmatchcase(e.op, options.ops) and (not names or e.device in names)]
+        names = names or sorted({e.device for e in entries})
+    else:
+        names = names or present()
+        for name in names:
+            devices.find(name)
+        entries = collect(names, options.ops)
     if not entries:
         raise ValueIssue(f"no op matches {options.ops!r}", why="the pattern is that of file names",
                          do="use a name or a pattern such as 'sc*'")

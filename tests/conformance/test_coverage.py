@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from rlx.core import dtype as dt
@@ -58,6 +61,20 @@ def test_every_gap_names_an_op_and_a_reason() -> None:
     names = {op.name for op in C.ops()}
     for gap in gaps.GAPS:
         assert gap.reason and any(gap.covers(n, gap.device, dt.BY_NAME.get(gap.dtype, dt.float64)) for n in names), gap
+
+
+def test_what_ran_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ran.jsonl"
+    first = coverage.Entry("sort", "moon", "sort[0]", "f32", "common", "generated kernel")
+    coverage.record([first, coverage.Entry("sort", "moon", "sort[1]", "f64", "refused", "moon has no float64")], file)
+    coverage.record([replace(first, path=coverage.WRONG, by="1 of 3 values differ")], file)
+    assert coverage.main(["--from", str(file), "--details"]) == 0
+    printed = capsys.readouterr().out
+    assert "| sort | refused 1, wrong 1 |" in printed and "1 of 3 values differ" in printed
+    assert coverage.main(["--from", str(file), "--devices", "moon", "--ops", "so*"]) == 0
+    file.write_text("{}\n")
+    with pytest.raises(ValueIssue, match="line 1 of"):
+        coverage.main(["--from", str(file)])
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

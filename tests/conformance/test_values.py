@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from rlx.ir.op import Op
 from rlx.ir.prim import PRIMITIVES
 from rlx.runtime.execute import PROGRAMS
 from rlx.tools import cases as C
+from rlx.tools import coverage
 from rlx.tools.cases import Case
 from rlx.tools.gaps import flushes, known
 from tests.conformance.tolerance import difference
@@ -118,8 +119,18 @@ def _wrong(case: Case, outs: Sequence[rlx.Array], want: Sequence[np.ndarray]) ->
     return found
 
 
-def test_values_equal_the_oracle(op: Op, device: str) -> None:
-    bad = [line for r in ran(op, device) for c, outs in zip(r.group, r.outputs, strict=True) for line in wrong(c, outs)]
+def test_values_equal_the_oracle(op: Op, device: str, request: pytest.FixtureRequest) -> None:
+    file = request.config.getoption("--record-coverage")
+    if file is not None:
+        refused = [c for c in C.cases(op) if known(op.name, device, c.dtype) is not None]
+        coverage.record([coverage.place(c, device) for c in refused], file)
+    bad = []
+    for c, outs in [pair for r in ran(op, device) for pair in zip(r.group, r.outputs, strict=True)]:
+        found = wrong(c, outs)
+        if file is not None:
+            e = coverage.place(c, device)
+            coverage.record([replace(e, path=coverage.WRONG, by=found[0]) if found else e], file)
+        bad += found
     assert not bad, "\n".join(bad)
 
 

@@ -163,7 +163,8 @@ def test_uniform_never_reaches_its_upper_end() -> None:
 EXACT: dict[str, Callable[[Any], Any]] = {
     "bits": lambda k: random.bits(k, 50, dtype=rlx.uint64), "split": lambda k: random.split(k, 5),
     "fold_in": lambda k: random.fold_in(k, 77), "integers": lambda k: random.integers(k, 50, -9, 9),
-    "long integers": lambda k: random.integers(k, 50, -9, 1 << 62), "uniform": lambda k: random.uniform(k, 50),
+    "long integers": lambda k: random.integers(k, 50, -9, 1 << 62),
+    "uniform": lambda k: random.uniform(k, 50, dtype=rlx.float64),
     "uniform32": lambda k: random.uniform(k, 50, dtype=rlx.float32),
     "bernoulli": lambda k: random.bernoulli(k, 50, 0.4),
     "permutation": lambda k: random.permutation(k, 50), "choice": lambda k: random.choice(k, 50, 9, replace=False),
