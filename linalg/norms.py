@@ -8,18 +8,13 @@ from typing import Any
 import rlx
 from rlx.array.array import Array
 from rlx.array.build import as_array, cast
-from rlx.array.hooks import default_float
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.core.shape import axes_tuple, axis_index
 from rlx.linalg.arguments import floats
 from rlx.linalg.errors import MatrixShapeError, matrix, square
 from rlx.linalg.solvers import inv
 from rlx.linalg.spectral import svdvals
-
-
-def _inexact(x: Any) -> Array:
-    a = as_array(x)
-    return a if a.dtype.is_inexact else cast(a, default_float(a.device))
+from rlx.ops.floating import floating
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
@@ -27,7 +22,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
     The gradient of the 2-norm at zero is zero.
     """
-    a = rlx.abs(_inexact(x))
+    a = rlx.abs(floating(x))
     axes = axes_tuple(axis, a.ndim)
     if not axes:
         return cast(rlx.not_equal(a, 0), a.dtype) if ord == 0 else a
@@ -55,7 +50,7 @@ def _root(s: Array) -> Array:
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """The norm of ``(..., m, n)``: 'fro', 'nuc' (sum of singular values), 1/-1 (columns), inf/-inf (rows), 2/-2."""
-    a = matrix(_inexact(x), "matrix_norm")
+    a = matrix(floating(x), "matrix_norm")
     if ord in ("fro", None):
         return vector_norm(a, axis=(-2, -1), keepdims=keepdims)
     if ord in (2, -2, "nuc"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.array import eager
-from rlx.array.eager import PROTOCOLS, binary, is_operand, method, within
+from rlx.array.eager import PROTOCOLS, binary, is_operand, within
 from rlx.array.hooks import default_device, hooks
 from rlx.array.host import from_host
 from rlx.array.lazy import Cell, leaf_of
@@ -20,6 +20,8 @@ from rlx.ir.graph import Type, Value, outside
 #: Public functions by name; filled by the floor that defines them, used by the methods and operators here. The type
 #: is what nearly all return; a tuple of arrays unpacks like an array.
 FUNCTIONS: dict[str, Callable[..., Array]] = eager.FUNCTIONS
+#: Methods by the names of their functions.
+method: Callable[[str], Callable[..., Array]] = eager.method
 
 
 def _in_place(name: str) -> Callable[[Array, Any], Array]:

@@ -1,13 +1,15 @@
 """Floor 3: the ops, one file a family. Importing this package registers them all."""
 
 from rlx.ops import (
+    collective,
+    composed,
     control,
+    conv,
     creation,
     diagonal,
     dtypes,
     einsum,
     elementwise,
-    extra,
     fft,
     grids,
     index,
@@ -20,6 +22,7 @@ from rlx.ops import (
     padding,
     polygamma,
     polynomials,
+    power,
     reduce,
     scan,
     searching,
@@ -36,8 +39,8 @@ from rlx.ops import (
 from rlx.ops import aliases, derivative  # isort: skip  (names and rules of what the others define)
 
 __all__ = [
-    "aliases", "control", "creation", "derivative", "diagonal", "dtypes", "einsum", "elementwise", "extra", "fft",
-    "grids", "index", "io", "joining", "linear", "manipulate", "movement", "numeric", "padding", "polygamma",
-    "polynomials", "reduce", "scan", "searching", "segments", "sets", "sort", "statistics", "text", "threefry",
-    "window", "within",
+    "aliases", "collective", "composed", "control", "conv", "creation", "derivative", "diagonal", "dtypes",
+    "einsum", "elementwise", "fft", "grids", "index", "io", "joining", "linear", "manipulate", "movement",
+    "numeric", "padding", "polygamma", "polynomials", "power", "reduce", "scan", "searching", "segments", "sets",
+    "sort", "statistics", "text", "threefry", "window", "within",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, overload
@@ -10,96 +9,19 @@ from typing import Any, overload
 import numpy as np
 
 from rlx.array.array import FUNCTIONS, Array
-from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar, literal, promote
+from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar, promote
 from rlx.array.define import primitive, public
-from rlx.array.eager import elementwise as stepped
 from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ValueIssue
 from rlx.core.shape import broadcast_shapes
-from rlx.ir.graph import Type
 from rlx.ir.op import NotDifferentiable
-from rlx.ir.prim import POINTWISE
-from rlx.ops.samples import pointwise_samples
+from rlx.ops.table import elementwise, infer_pointwise
 
 
 def _special(name: str) -> Callable[..., Any]:
     """A SciPy oracle, imported when it is first called."""
     return lambda *a: getattr(import_module("scipy.special"), name)(*a)
-
-
-Partials = Callable[..., tuple[Any, ...]]
-KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "floating", "c": "complex"}
-
-
-def _infer(name: str) -> Callable[..., Type]:
-    row = POINTWISE[name]
-    same, at = row.result == "same", 1 if name == "select" else 0
-
-    def infer(*types: Type, **attrs: Any) -> Type:
-        first = types[at]
-        if same:
-            return first
-        if row.result == "attr":
-            return Type(attrs["dtype"], first.shape)
-        dtype = {"bool": dt.bool_, "real": first.dtype.real,
-                 "complex": first.dtype.complex}[row.result]
-        return Type(dtype, first.shape)
-    return infer
-
-
-def _signature(*names: str) -> inspect.Signature:
-    """Positional-only operands of these names, as the Array API standard spells them."""
-    kind = inspect.Parameter.POSITIONAL_ONLY
-    return inspect.Signature([inspect.Parameter(n, kind, annotation="Any") for n in names], return_annotation="Array")
-
-
-_SIGNATURES = {1: _signature("x"), 2: _signature("x1", "x2"), 3: _signature("x1", "x2", "x3")}
-
-
-def elementwise(name: str, prim: str, ref: Callable[..., Any], partials: Partials | NotDifferentiable | None, *,
-                floats: bool = False, doc: str = "", domain: str = "any",
-                logic: str | None = None) -> Callable[..., Array]:
-    """Register a primitive with its rules and make its public function ``name``.
-
-    ``partials(out, *args)`` gives the derivative with respect to each argument (None: its rules are in
-    ``derivative.py``); ``floats`` promotes integers to the default float first; ``domain`` bounds the sample values;
-    ``logic`` names what it is on booleans, as in NumPy.
-    """
-    row = POINTWISE[prim]
-    holder = primitive(prim)
-    holder.doc = doc
-    holder.infer(_infer(prim))
-    holder.ref(ref)
-    if isinstance(partials, NotDifferentiable):
-        holder.grad(partials)
-    elif partials is not None:
-        holder.rules["partials"] = partials
-    holder.samples(lambda: pointwise_samples(row, domain))
-
-    def full(*args: Any) -> Array:
-        if len(args) != row.arity:
-            raise TypeError(f"{name}() takes {row.arity} array arguments, got {len(args)}")
-        arrays = promote(*args)
-        dtype = arrays[0].dtype
-        if floats and dtype.kind in "biu":
-            dtype = default_float(arrays[0].device)
-            arrays = [cast(a, dtype) for a in arrays]
-        if logic is not None and dtype == dt.bool_:
-            return FUNCTIONS[logic](*arrays)
-        if dtype.kind not in row.kinds:
-            allowed = ", ".join(KIND_NAMES[k] for k in row.kinds)
-            raise DTypeError(f"{name}() of {dtype.name} arrays of shape {', '.join(str(a.shape) for a in arrays)}",
-                             why=f"it takes {allowed} arrays", do="cast the argument with .astype(...)")
-        shape = broadcast_shapes(*[a.shape for a in arrays])
-        return emit1(prim, *[broadcast(a, shape) for a in arrays])
-
-    call: Callable[..., Array] = full if row.arity > 2 or name.startswith("_") else stepped(name, full)
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    call.__signature__ = _SIGNATURES[row.arity]  # type: ignore[attr-defined]
-    FUNCTIONS[name] = call
-    return call
 
 
 def _f(name: str) -> Callable[..., Array]:
@@ -183,63 +105,6 @@ def _integral(name: str, rounded: Callable[..., Array]) -> Callable[..., Array]:
 
 
 floor, ceil, trunc = _integral("floor", _floor), _integral("ceil", _ceil), _integral("trunc", _trunc)
-
-
-def _pow_partials(o: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    safe = _where(FUNCTIONS["greater"](x, 0), x, 1) if x.dtype.kind == "f" else x
-    dx = _where(FUNCTIONS["equal"](y, 0), 0, y * _raw_pow(x, _where(FUNCTIONS["equal"](y, 0), 1, y - 1)))
-    return dx, o * _f("log")(safe)
-
-
-def _pow_ref(x: Any, y: Any) -> Any:
-    """NumPy's, and for integers the low bits of the exact power; a negative exponent gives 0 unless ``|x|`` is 1."""
-    if x.dtype.kind not in "iu":
-        return np.power(x, y)
-    bits, top = x.dtype.itemsize * 8, 1 << (x.dtype.itemsize * 8)
-    exact = [int(a)**int(b) if b >= 0 else int(a)**(int(b) % 2) if _own_inverse(a) else 0
-             for a, b in zip(x.ravel(), y.ravel(), strict=True)]
-    low = [v % top - (top if x.dtype.kind == "i" and v % top >> (bits - 1) else 0) for v in exact]
-    return np.array(low, x.dtype).reshape(x.shape)
-
-
-def _own_inverse(v: Any) -> bool:
-    """Whether an integer is its own inverse."""
-    return int(v) in (1, -1)
-
-
-_raw_pow = elementwise("_raw_pow", "pow", _pow_ref, _pow_partials, doc="``x ** y``.", domain="positive")
-
-
-@public
-def pow(x1: Any, x2: Any, /) -> Array:
-    """``x1 ** x2`` elementwise; small integer powers become products."""
-    if isinstance(x2, int) and not isinstance(x2, bool) and isinstance(x1, Array):
-        base, n = x1, x2
-        if n == 0:
-            return base * 0 + 1 if base.dtype.kind != "b" else _raw_pow(base, x2)
-        if (1 <= n <= 16) and base.dtype.kind in "iufc":
-            return _product_power(base, n)
-        if -16 <= n < 0 and base.dtype.kind in "fc":
-            return 1 / _product_power(base, -n)
-        if base.dtype.kind in "fc":
-            # A literal: the exponent's integrality decides the result's sign.
-            shape = base.shape
-            return emit1("pow", base, broadcast(literal(x2, base.dtype, base._value.node.device), shape))
-    if isinstance(x2, float) and isinstance(x1, Array) and x1.dtype.kind == "f" and x2 == 0.5:
-        return sqrt(x1 + 0.0)
-    return _raw_pow(x1, x2)
-
-
-def _product_power(x: Array, n: int) -> Array:
-    out: Array | None = None
-    while n:
-        if n & 1:
-            out = x if out is None else out * x
-        n >>= 1
-        if n:
-            x = x * x
-    assert out is not None
-    return out
 
 
 # Exponentials, logarithms, trigonometry
@@ -363,7 +228,7 @@ _conj = elementwise("_conj", "conj", np.conj, None, doc="The complex conjugate."
 # Selection and conversion: registered here, with public functions of their own
 
 for _name in ("select", "cast", "bitcast"):
-    primitive(_name).infer(_infer(_name))
+    primitive(_name).infer(infer_pointwise(_name))
 
 
 @overload

@@ -9,18 +9,13 @@ from typing import Any
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, broadcast, cast, is_scalar, promote
 from rlx.array.define import public
-from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes
+from rlx.ops.floating import floating
 from rlx.ops.index import gather
 from rlx.ops.linear import dot
 from rlx.ops.movement import as_axis, concat, coordinates, flip, iota, pad_with, slice_of, windows
-
-
-def _floating(x: Any) -> Array:
-    a = as_array(x)
-    return a if a.dtype.is_inexact else cast(a, default_float(a.device))
 
 
 def _cut(x: Array, axis: int, start: int, stop: int) -> Array:
@@ -54,7 +49,7 @@ def _edge(value: Any, x: Array, axis: int) -> Array:
 @public
 def trapezoid(y: Any, x: Any = None, /, dx: float = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by trapezoids, over points ``x`` or with spacing ``dx``."""
-    y = _floating(y)
+    y = floating(y)
     a = axis_index(axis, y.ndim)
     n = y.shape[a]
     step: Any = dx
@@ -72,7 +67,7 @@ def gradient(f: Any, /, *varargs: Any, axis: int | Sequence[int] | None = None, 
 
     Spacings are numbers or coordinates, one for each axis or one for all. An array for one axis, else a tuple.
     """
-    y = _floating(f)
+    y = floating(f)
     axes = tuple(range(y.ndim)) if axis is None else tuple(
         axis_index(int(i), y.ndim) for i in ((axis,) if isinstance(axis, int) else axis))
     steps = varargs or (1.0,)
@@ -132,8 +127,8 @@ def interp(x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None, per
 
     Beyond the ends the value is ``left`` and ``right`` (the first and last of ``fp`` by default).
     """
-    at, points = _floating(x), _floating(xp)
-    f = _floating(fp)
+    at, points = floating(x), floating(xp)
+    f = floating(fp)
     if points.ndim != 1 or f.shape != points.shape:
         raise ShapeError(f"interp through points of shapes {points.shape} and {f.shape}",
                          why="both are vectors of one length",
@@ -198,7 +193,7 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, *, equa
     """Whether ``|x1 - x2| <= atol + rtol |x2|``; infinities are close to themselves."""
     a, b = promote(x1, x2)
     if not a.dtype.is_inexact:
-        a, b = _floating(a), _floating(b)
+        a, b = floating(a), floating(b)
     near = FUNCTIONS["abs"](a - b) <= atol + rtol * FUNCTIONS["abs"](b)
     out = FUNCTIONS["logical_or"](FUNCTIONS["logical_and"](near, FUNCTIONS["isfinite"](b)), a == b)
     if equal_nan:
@@ -259,7 +254,7 @@ def nan_to_num(x: Any, /, *, nan: float = 0.0, posinf: float | None = None, negi
 @public
 def unwrap(p: Any, /, *, axis: int = -1, period: float = 6.283185307179586) -> Array:
     """Angles with jumps of more than half a period removed by adding whole periods."""
-    x = _floating(p)
+    x = floating(p)
     a = axis_index(axis, x.ndim)
     d = diff(x, axis=a)
     wrapped = FUNCTIONS["remainder"](d + period / 2, period) - period / 2

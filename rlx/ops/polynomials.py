@@ -8,15 +8,10 @@ from typing import Any
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, cast, is_scalar, promote
 from rlx.array.define import public
-from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import ShapeError, ValueIssue
+from rlx.ops.floating import floating
 from rlx.ops.movement import concat, iota, pad_with
-
-
-def _floating(x: Any) -> Array:
-    a = as_array(x)
-    return a if a.dtype.is_inexact else cast(a, default_float(a.device))
 
 
 @public
@@ -42,7 +37,7 @@ def polyder(p: Any, /, m: int = 1) -> Array:
 @public
 def polyint(p: Any, /, m: int = 1, k: Any = None) -> Array:
     """The coefficients of the ``m``-th integral of a polynomial; ``k``: the constants of integration (0)."""
-    c = _floating(p)
+    c = floating(p)
     constants = [0.0] * m if k is None else [k] * m if is_scalar(k) else list(k)
     if len(constants) != m:
         raise ValueIssue(f"{m} integrals with {len(constants)} constants", why="each integration has one constant",
@@ -82,7 +77,7 @@ def polydiv(u: Any, v: Any, /) -> tuple[Array, Array]:
     The remainder has one coefficient less than ``v`` (one at least): leading zeros stay, as their number depends on
     the values; :func:`trim_zeros` takes them off.
     """
-    a, b = promote(_floating(FUNCTIONS["atleast_1d"](u)), _floating(FUNCTIONS["atleast_1d"](v)))
+    a, b = promote(floating(FUNCTIONS["atleast_1d"](u)), floating(FUNCTIONS["atleast_1d"](v)))
     m, n = a.shape[0], b.shape[0]
     if n == 0:
         raise ShapeError("division by a polynomial without coefficients", why="it is zero", do="pass one at least")
@@ -101,7 +96,7 @@ def polydiv(u: Any, v: Any, /) -> tuple[Array, Array]:
 @public
 def poly(roots: Any, /) -> Array:
     """The coefficients of the monic polynomial with these roots."""
-    z = _floating(FUNCTIONS["atleast_1d"](roots))
+    z = floating(FUNCTIONS["atleast_1d"](roots))
     if z.ndim != 1:
         raise ShapeError(f"poly() of an array of shape {z.shape}", why="roots are a vector",
                          do="pass rlx.linalg.eigvals(x) for a characteristic polynomial")

@@ -11,12 +11,12 @@ import numpy as np
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, cast, emit1
 from rlx.array.define import op, primitive, public
-from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError
 from rlx.core.shape import axes_tuple, axis_index
 from rlx.ir.graph import Type
 from rlx.ir.op import Sample
+from rlx.ops.floating import floating
 from rlx.ops.movement import positions, reshape
 
 Axis = int | Sequence[int] | None
@@ -126,14 +126,10 @@ def _size(x: Array, axes: tuple[int, ...]) -> int:
     return n
 
 
-def _floating(x: Array) -> Array:
-    return x if x.dtype.is_inexact else cast(x, default_float(x.device))
-
-
 @public
 def mean(x: Array, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The arithmetic mean over axes (all by default), computed in ``dtype`` if one is given."""
-    x = _floating(as_array(x)) if dtype is None else FUNCTIONS["astype"](as_array(x), dtype)
+    x = floating(as_array(x)) if dtype is None else FUNCTIONS["astype"](as_array(x), dtype)
     return sum(x, axis=axis, keepdims=keepdims) / _size(x, axes_tuple(axis, x.ndim))
 
 
@@ -142,7 +138,7 @@ def var(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bo
         ddof: float | None = None) -> Array:
     """The variance ``sum(|x - mean|^2) / (n - correction)`` over axes; ``ddof`` is NumPy's name of ``correction``."""
     correction = correction if ddof is None else ddof
-    x = _floating(as_array(x))
+    x = floating(as_array(x))
     axes = axes_tuple(axis, x.ndim)
     d = FUNCTIONS["abs"](x - mean(x, axis=axes, keepdims=True))
     return sum(d * d, axis=axes, keepdims=keepdims) / (_size(x, axes) - correction)

@@ -11,18 +11,13 @@ import numpy as np
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, broadcast, cast
 from rlx.array.define import public
-from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.core.shape import axes_tuple, axis_index
+from rlx.ops.floating import floating
 from rlx.ops.movement import permute_dims, reshape
 
 Axis = int | Sequence[int] | None
-
-
-def _floating(x: Any) -> Array:
-    a = as_array(x)
-    return a if a.dtype.is_inexact else cast(a, default_float(a.device))
 
 
 @public
@@ -35,7 +30,7 @@ def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
 def average(x: Any, /, axis: Axis = None, weights: Any = None, *, returned: bool = False,
             keepdims: bool = False) -> Any:
     """The weighted mean ``sum(w x) / sum(w)`` over axes; with ``returned`` also the sum of the weights."""
-    a = _floating(x)
+    a = floating(x)
     if weights is None:
         w = FUNCTIONS["ones_like"](a)
     else:
@@ -93,7 +88,7 @@ def _front(x: Array, axis: Axis) -> tuple[Array, tuple[int, ...], int]:
 
 
 def _quantile(x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool) -> Array:
-    a = _floating(x)
+    a = floating(x)
     if a.dtype.is_complex:
         raise DTypeError(f"quantile of {a.dtype.name}", why="complex numbers have no order", do="take rlx.abs(x) first")
     if method not in _METHODS:
@@ -214,7 +209,7 @@ def nancumprod(x: Any, /, axis: int | None = None) -> Array:
 @public
 def nanmean(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The mean of the values that are not NaN; NaN where there are none."""
-    a = _floating(x)
+    a = floating(x)
     return nansum(a, axis=axis, keepdims=keepdims) / cast(_present(a, axis, keepdims), a.dtype.real)
 
 
@@ -223,7 +218,7 @@ def nanvar(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: b
            ddof: float | None = None) -> Array:
     """The variance of the values that are not NaN; NaN where there are no more than ``correction`` (or ``ddof``)."""
     correction = correction if ddof is None else ddof
-    a = _floating(x)
+    a = floating(x)
     d = _filled(FUNCTIONS["abs"](a - nanmean(a, axis=axis, keepdims=True)), 0)
     n = cast(_present(a, axis, keepdims), d.dtype) - correction
     total = FUNCTIONS["sum"](d * d, axis=axis, keepdims=keepdims)
@@ -272,10 +267,10 @@ def cov(m: Any, y: Any = None, /, *, rowvar: bool = True, bias: bool = False, dd
 
     ``fweights`` count how often each observation occurs, ``aweights`` weigh them.
     """
-    x = _floating(m)
+    x = floating(m)
     rows = _variables(x, rowvar)
     if y is not None:
-        rows = FUNCTIONS["concat"]([rows, _variables(_floating(y), rowvar)], axis=0)
+        rows = FUNCTIONS["concat"]([rows, _variables(floating(y), rowvar)], axis=0)
     off: Any = ddof if ddof is not None else (0 if bias else 1)
     n = rows.shape[1]
     w = None

@@ -9,22 +9,19 @@ import numpy as np
 from rlx.array.array import FUNCTIONS, Array
 from rlx.array.build import as_array, broadcast, cast, promote
 from rlx.array.define import op, public
-from rlx.array.hooks import default_float
 from rlx.core import dtype as dt
 from rlx.core.errors import DTypeError
 from rlx.core.shape import broadcast_shapes
 from rlx.ir.op import NotDifferentiable, Sample
 from rlx.ops.control import while_loop
 from rlx.ops.dtypes import finfo
+from rlx.ops.floating import floating
 
 _LN2 = 0.6931471805599453
 
 
 def _floats(*xs: Any) -> list[Array]:
-    arrays = promote(*xs)
-    if arrays[0].dtype.is_inexact:
-        return arrays
-    return [cast(a, default_float(a.device)) for a in arrays]
+    return [floating(a) for a in promote(*xs)]
 
 
 def _where(c: Any, a: Any, b: Any) -> Array:
