@@ -17,7 +17,7 @@ from rlx.ops.movement import expand_dims, flip, pad_with, permute_dims, reshape,
 Margins = tuple[tuple[int, int], ...]
 
 
-@op_named("conv")
+@op_named("nn.conv")
 def conv(x: Array, weight: Array, /, *, stride: tuple[int, ...], padding: Margins, dilation: tuple[int, ...],
          groups: int = 1) -> Array:
     """``out[n, o, i] = sum_{c, k} x[n, c, i stride + k dilation - padding] weight[o, c, k]``, i and k of D axes.

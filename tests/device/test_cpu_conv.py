@@ -62,7 +62,7 @@ def test_it_is_the_sum_over_taps(shape: tuple[int, ...], filters: tuple[int, ...
     np.testing.assert_allclose(np.asarray(run(a, b)), want, rtol=tolerance, atol=tolerance * 10)
     np.testing.assert_allclose(np.asarray(rlx.jit(run, dispatch="common")(a, b)), want, rtol=tolerance,
                                atol=tolerance * 10)
-    rows = [r for r in rlx.explain(run, a, b) if r.op == "conv"]
+    rows = [r for r in rlx.explain(run, a, b) if r.op == "nn.conv"]
     assert [r.path for r in rows] == ["native"] and "openblas_conv" in rows[0].by
 
 
@@ -71,7 +71,7 @@ def test_what_is_declined() -> None:
         d = len(x) - 2
         out = (x[0], w[0], *(m - k + 1 for m, k in zip(x[2:], w[2:], strict=True)))
         attrs = {"stride": (1,) * d, "padding": ((0, 0),) * d, "dilation": (1,) * d, "groups": groups}
-        return openblas_conv.accepts(Call("conv", ((dtype, x), (dtype, w)), ((dtype, out),), attrs))
+        return openblas_conv.accepts(Call("nn.conv", ((dtype, x), (dtype, w)), ((dtype, out),), attrs))
     assert why((2, 16, 8, 8), (8, 16, 3, 3)) is None
     assert "at least 8 filters in a group" in str(why((2, 16, 8, 8), (16, 1, 3, 3), groups=16))
     assert "at least 16 numbers" in str(why((2, 1, 8, 8), (8, 1, 3, 3)))

@@ -190,5 +190,5 @@ def _zeros(e: Emit, s: Shape, to: str, start: int, stop: int) -> None:
                                       ("i64", (stop - start) * s.itemsize), ("i1", "false")])
 
 
-CLAIMS = (Claim("openblas_conv", "conv", "cblas_gemm", accepts, lower,
+CLAIMS = (Claim("openblas_conv", "nn.conv", "cblas_gemm", accepts, lower,
                 "GEMM of filters and gathered blocks of places, over the thread pool"),)
