@@ -124,8 +124,11 @@ class Grid(Nest):
             em.here.append(L.If(L.less(at, ix.const(span)), (L.Let("o", at), *inner)))
 
     def _side_by_side(self, span: int, per: int) -> bool:
-        """Whether each lane computes several points at once: for long kernels of points alone, in whole pieces."""
-        return ("exchange" in self.caps.features and all(m.kind == POINT for m in self.g.members)
+        """Whether each lane computes several points at once: for long kernels of points alone, in whole pieces, on
+        devices that hide the time of a load behind other loads.
+        """
+        hides = not self.caps.features.isdisjoint(("exchange", "overlap"))
+        return (hides and all(m.kind == POINT for m in self.g.members)
                 and span % (per * POINTS) == 0 and span >= per * POINTS * self.caps.cores * 8)
 
     def _team_rows(self, g: Expr, lane: Expr, span: int, per: int, body: Callable[[Index], tuple[Stmt, ...]]) -> None:

@@ -47,10 +47,10 @@ class LanesDevice(Device):
     """Capabilities of our choice; ``exchange`` lanes trade values in subgroups of eight."""
 
     def __init__(self, lanes: int = 64, shared: int = 16_384, *, exchange: bool = True, atomics: bool = True,
-                 cores: int = 2) -> None:
+                 overlap: bool = False, cores: int = 2) -> None:
         self.name = "lanes"
         features = {f"atomic-{k}-{s}" for k in COMBINE for s in ATOMICS} if atomics else set()
-        features |= {"exchange"} if exchange else set()
+        features |= {name for name, has in (("exchange", exchange), ("overlap", overlap)) if has}
         dtypes = frozenset(ALL)
         self.caps = Caps(name="lanes", dtypes=dtypes, schedule="grid", index_bits=32, spells=spells(dtypes),
                          cores=cores, max_workgroup=lanes, shared_bytes=shared, subgroup=8 if exchange else 0,

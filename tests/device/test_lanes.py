@@ -24,7 +24,7 @@ RNG = np.random.default_rng(11)
 DEVICES = {
     "exchange": {"lanes": 64, "cores": 1},
     "wide": {"lanes": 256, "shared": 49_152},
-    "shared": {"lanes": 64, "exchange": False},
+    "shared": {"lanes": 64, "exchange": False, "overlap": True, "cores": 1},
     "bare": {"lanes": 32, "shared": 0, "exchange": False, "atomics": False},
 }
 
@@ -111,6 +111,14 @@ def test_what_the_schedules_are_made_of_is_among_the_programs(lanes: LanesDevice
     assert ("Exchange" in found) == ("exchange" in lanes.caps.features)
     assert shared == (lanes.caps.shared_bytes > 0) and ("Barrier" in found or not shared)
     assert "Atomic" in found or "atomic-add-f32" not in lanes.caps.features
+
+
+def test_lanes_compute_several_points_where_loads_overlap(lanes: LanesDevice) -> None:
+    f, arrays = PROGRAMS_OF["points side by side"]
+    np.asarray(rlx.jit(f, device="lanes")(*[rlx.asarray(x, device="lanes") for x in arrays]))
+    (k,) = lanes.launched
+    stores = sum(isinstance(s, L.Store) for s in statements(k.body))
+    assert stores == (4 if lanes.caps.features & {"exchange", "overlap"} else 1)
 
 
 def statements(body: tuple[L.Stmt, ...]) -> Iterator[L.Stmt]:

@@ -77,7 +77,8 @@ def read_caps(name: str, adapter: Any, device: Any) -> Caps:
     dtypes = frozenset(d for d in ALL if wide or d.real != float64)
     limits = device.limits
     software = adapter.info["adapter_type"] == "CPU"
-    atomics = frozenset(f"atomic-{k}-{t}" for k in ("add", "min", "max") for t in ("i32", "u32", "f32"))
+    features = {f"atomic-{k}-{t}" for k in ("add", "min", "max") for t in ("i32", "u32", "f32")}
+    features |= {f"fma-{d.short}" for d in (float32, float64) if d in native and fma_rounds_once(device, d)}
     return Caps(
         name=name, dtypes=dtypes, schedule="grid", default_float=float64 if wide else float32, index_bits=32,
         spells=spells(dtypes), rewrites=rewrites(native, dtypes), vector_bytes=16,
@@ -86,7 +87,7 @@ def read_caps(name: str, adapter: Any, device: Any) -> Caps:
         shared_bytes=limits["max-compute-workgroup-storage-size"],
         max_binding_bytes=limits["max-storage-buffer-binding-size"],
         max_buffers=limits["max-storage-buffers-per-shader-stage"] - _SCRATCH,
-        features=atomics | {f"fma-{d.short}" for d in (float32, float64) if d in native and fma_rounds_once(device, d)})
+        features=frozenset(features | (set() if software else {"overlap"})))
 
 
 _PROBE = """@group(0) @binding(0) var<storage, read_write> b: array<TYPE>;

@@ -88,6 +88,8 @@ def read_caps(d: Any) -> Caps:
 
 
 def _features(d: Any, dtypes: frozenset[DType]) -> Iterator[str]:
+    if d.type & pyopencl().device_type.GPU:
+        yield "overlap"
     yield from d.extensions.split()
     wide = "cl_khr_int64_base_atomics" in d.extensions and "cl_khr_int64_extended_atomics" in d.extensions
     for kind in ("add", "min", "max"):

@@ -125,13 +125,14 @@ def _read_caps(c: Context, native: frozenset[DType]) -> Caps:
     p = c.physical
     wide = float64 in native
     dtypes = frozenset(d for d in ALL if wide or d.real != float64)
-    atomics = frozenset(f"atomic-{k}-{t}" for k in ("add", "min", "max") for t in ("i32", "u32", "f32"))
+    features = {f"atomic-{k}-{t}" for k in ("add", "min", "max") for t in ("i32", "u32", "f32")}
+    features |= {"fma-f32", "fma-f64"} | (set() if p.kind == context.CPU_TYPE else {"overlap"})
     return Caps(
         name="vulkan", dtypes=dtypes, schedule="grid", default_float=float64 if wide else float32, index_bits=32,
         spells=spells(dtypes), rewrites=rewrites(native, dtypes), vector_bytes=16,
         cores=(os.cpu_count() or 1) if p.kind == context.CPU_TYPE else 64,
         max_workgroup=min(p.max_invocations, p.max_size), shared_bytes=p.shared_bytes,
-        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=atomics | {"fma-f32", "fma-f64"})
+        max_binding_bytes=p.max_range, max_buffers=p.max_buffers, features=frozenset(features))
 
 
 __all__ = ["VulkanDevice", "absent", "open"]
