@@ -129,6 +129,9 @@ def test_shapes_that_depend_on_a_flag_are_programs_for_each_of_its_values():
     np.testing.assert_allclose(model(x, True), 2 * x)
     np.testing.assert_allclose(model(x, False), x[:2])
     assert not model.program.stepwise and len(model.program.decided) == 2
+    np.testing.assert_allclose(model(x, True), 2 * x)
+    # One attempt to compile it for any flag, and one program for each flag.
+    assert [len(p.compiled.misses) for p in (model.program, *model.program.decided.values())] == [1, 1, 1]
     bound = model.bind(flag=False)
     assert [p.name for p in bound.inputs] == ["x"]
     np.testing.assert_allclose(rlx.jit(lambda m, x: m(x))(bound, x), x[:2])

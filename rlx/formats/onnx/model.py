@@ -83,6 +83,8 @@ class Model:
         arrays = [x for x in flatten((self.weights, values))[0] if isinstance(x, Array)]
         if any(a.is_traced for a in arrays) or self.program.stepwise:
             return _single(self.program.run(self.weights, values))
+        if self.program.decided:
+            return _single(self._decided(values))
         try:
             return _single(self.program.compiled(self.weights, values))
         except ValuesNeeded:
