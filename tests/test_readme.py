@@ -83,3 +83,14 @@ def test_a_traceback_has_the_line_of_the_readme():
     with pytest.raises(ZeroDivisionError) as e:
         execute("# title\n\n```python\nx = 1\nx / 0\n```\n", "t")
     assert e.traceback[-1].lineno + 1 == 5
+
+
+def test_every_page_is_listed_and_every_link_leads_to_a_file():
+    root = README.parent
+    pages = [README, *sorted((root / "docs").glob("*.md"))]
+    broken = [f"{page.name}: {target}" for page in pages
+              for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+              if not (page.parent / target).exists()]
+    assert not broken
+    text = README.read_text(encoding="utf-8")
+    assert not [page.name for page in pages[1:] if f"| [docs/{page.name}](docs/{page.name}) |" not in text]
