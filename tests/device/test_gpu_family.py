@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -134,3 +137,15 @@ def test_no_kernel_binds_more_than_the_driver_allows(name: str) -> None:
     outs = f([rlx.asarray(x, device=name) for x in xs])
     assert [int(np.asarray(o)[7]) for o in outs] == [k + (k + 1) % 20 for k in range(20)]
     assert devices.find(name).caps.max_buffers >= 4
+
+
+def test_without_drivers_the_reasons_are_one_line_with_a_remedy() -> None:
+    """Each loader is pointed at a driver that is not there (or there is none to begin with)."""
+    hidden = dict.fromkeys(("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "OCL_ICD_VENDORS"), "/nonexistent.json")
+    env = os.environ | hidden | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-m", "rlx", "doctor"], env=env, capture_output=True, text=True,
+                          timeout=250, check=True)
+    lines = {line.split(" ")[0]: line for line in done.stdout.splitlines()[2:]}
+    assert set(lines) == set(devices.names())
+    assert "absent" in lines["vulkan"] and "install" in lines["vulkan"], lines["vulkan"]
+    assert "absent" in lines["cuda"], lines["cuda"]

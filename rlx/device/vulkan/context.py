@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from rlx.core.errors import RlxError
 from rlx.device.vulkan import api as V
 
 #: VkPhysicalDeviceType, best first: discrete, integrated, virtual, CPU, other.
@@ -123,8 +124,9 @@ def absent() -> str | None:
     try:
         found = physical_devices()
     except Exception as e:  # the loader and the drivers each have their own ways to fail
-        return f"{e} ({INSTALL})"
-    return None if found else f"no Vulkan driver was found ({INSTALL})"
+        said = f"{e.what}: {e.why}" if isinstance(e, RlxError) else str(e)
+        return f"{said}; {INSTALL}"
+    return None if found else f"no Vulkan driver was found; {INSTALL}"
 
 
 class Context:
