@@ -41,6 +41,8 @@ class Specialization:
     program: Any
     #: What may have failed, by the last outputs of the program.
     watches: tuple[Any, ...] = ()
+    #: Storage of the captured values, and what the program keeps of them between calls.
+    fixed: list[Any] | None = None
     #: Entries that the native call has been given for it.
     entries: int = 0
 
@@ -98,8 +100,7 @@ class Jitted:
             self._call_natively(found, args, leaves, static)
         device = found.traced.device
         inputs = [_storage(x, device) for x in leaves]
-        captured = [_concrete(v) for v in found.traced.captured]
-        outs = found.program.run([*inputs, *captured])
+        outs = found.program.run([*inputs, *_fixed(found)])
         types = found.program.outputs
         if found.watches:
             late = len(outs) - len(found.watches)
@@ -122,8 +123,7 @@ class Jitted:
             found.entries = ENTRIES
             return
         if not changed or all(f is not found or s is not current for f, s, _ in self._entries):
-            fixed = [_concrete(v) for v in found.traced.captured]
-            entry = calls.specialized(found.program.executable, args, leaves, dict(static), fixed,
+            entry = calls.specialized(found.program.executable, args, leaves, dict(static), _fixed(found),
                                       found.program.outputs, found.traced.structure)
             found.entries = ENTRIES if entry is None else found.entries + 1
             if entry is not None:
@@ -154,7 +154,8 @@ class Jitted:
         self.misses.append(self._why(guard))
         traced = self._trace(leaves, structure, static)
         graph, watches = hooks.watch(traced.graph)
-        program = hooks.compile(graph, traced.device, self._dispatch, self._overrides, self.__name__)
+        program = hooks.compile(graph, traced.device, self._dispatch, self._overrides, self.__name__,
+                                len(traced.captured))
         found = self._specializations[guard] = Specialization(traced, program, watches)
         self._last = guard
         return found
@@ -286,6 +287,14 @@ def _storage(x: Any, device: str) -> Any:
 def _number(x: Any, device: str) -> Array:
     """A Python number as an array of the device's type that still takes the dtype of what it meets."""
     return Array(constant(x, dt.default_of(x, default_float(device)), device)._value, weak=True)
+
+
+def _fixed(found: Specialization) -> list[Any]:
+    """The captured values, which no call changes, and what the program makes of them alone, once."""
+    if found.fixed is None:
+        captured = [_concrete(v) for v in found.traced.captured]
+        found.fixed = [*captured, *found.program.prepare(captured)]
+    return found.fixed
 
 
 def _concrete(v: Value) -> Any:

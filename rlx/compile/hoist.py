@@ -1,4 +1,4 @@
-"""Hoist: steps of a loop that compute the same in every iteration run once, before it.
+"""Hoist: steps of a loop that compute the same in every iteration run once, before it; of a program, before its calls.
 
 ``repeat { pack(w, t); tiles(x, t, y); ... }`` -> ``pack(w, t); repeat { tiles(x, t, y); ... }``
 """
@@ -22,6 +22,69 @@ def hoist(program: L.Program) -> L.Program:
     writers = Counter(n for s in steps(program.steps) for n in _written(s))
     temps = {b.name for b in program.buffers if b.role == "temp" and writers[b.name] == 1}
     return replace(program, steps=tuple(_block(program.steps, temps)))
+
+
+#: Bytes written for each byte read up to which a step moves to the setup: what is kept takes memory for good.
+GROWTH = 2
+
+
+def split_setup(program: L.Program, first: int) -> tuple[L.Program | None, L.Program]:
+    """(what depends only on the inputs from slot ``first`` on, the rest), or (None, the program).
+
+    ``pack(w, t); tiles(x, t, y)`` with ``w`` the same in every call -> a setup whose output is ``t``, and a program
+    with ``t`` as one more input. The setup's inputs are those inputs; its outputs are the last inputs of the rest, in
+    order.
+    """
+    buffers = {b.name: b for b in program.buffers}
+    writers = Counter(n for s in steps(program.steps) for n in _written(s))
+    fixed = [b for b in program.buffers if b.role == "input" and b.slot >= first]
+    known = {b.name for b in fixed}
+    setup: list[L.Step] = []
+    rest: list[L.Step] = []
+    for s in program.steps:
+        if isinstance(s, (L.Launch, L.Native)) and _settles(s, known, buffers, writers):
+            setup.append(s)
+            known.update(_written(s))
+        else:
+            rest.append(s)
+    read = {n for s in steps(rest) for n in _touched(s)}
+    kept = [n for s in setup for n in _written(s) if n in read]
+    if not kept:
+        return None, program
+    needed = {n for s in setup for n in _touched(s)}
+    inputs = max(b.slot for b in program.buffers if b.role == "input") + 1
+    there = [replace(b, slot=b.slot - first) for b in fixed]
+    there += [replace(b, role="output", slot=kept.index(b.name)) if b.name in kept else b
+              for b in program.buffers if b.name in needed and b.role not in ("input", "output")]
+    here = [replace(b, role="input", slot=inputs + kept.index(b.name)) if b.name in kept else b
+            for b in program.buffers if b.name in kept or b.role != "temp" or b.name in read]
+    return (replace(program, name=f"{program.name}_setup", buffers=tuple(there), steps=tuple(setup)),
+            replace(program, buffers=tuple(here), steps=tuple(rest)))
+
+
+def _settles(s: L.Launch | L.Native, known: set[str], buffers: dict[str, L.Buffer], writers: Counter[str]) -> bool:
+    """Whether a step reads what is known only, and writes temps of its own that are not much larger."""
+    read, written = set(_read(s)), set(_written(s))
+    if not read or not read - written <= known or read & written:
+        return False
+    if any(buffers[n].role != "temp" or writers[n] != 1 for n in written):
+        return False
+    return sum(buffers[n].nbytes for n in written) <= GROWTH * sum(buffers[n].nbytes for n in read)
+
+
+def _touched(s: L.Step) -> tuple[str, ...]:
+    """Buffers that a step itself names."""
+    match s:
+        case L.Launch(buffers=names):
+            return names
+        case L.Native(buffers=names, scratch=more):
+            return (*names, *more)
+        case L.Copy(dst=d, src=c):
+            return d, c
+        case L.While(pred=p) | L.Branch(pred=p):
+            return (p,)
+        case L.Repeat(count=n, counter=c):
+            return (c, n) if isinstance(n, str) else (c,)
 
 
 def _block(block: Sequence[L.Step], temps: set[str]) -> list[L.Step]:

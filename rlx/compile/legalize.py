@@ -65,12 +65,16 @@ class Policy:
         return (self.default, tuple(sorted(self.overrides.items())))
 
 
-def legalize(graph: Graph, target: Target, policy: Policy | None = None) -> tuple[Graph, Report]:
+def legalize(graph: Graph, target: Target, policy: Policy | None = None,
+             first: int | None = None) -> tuple[Graph, Report]:
     """The graph in primitives and native calls that the target takes, and where every node went.
+
+    Inputs from number ``first`` on are the same in every call.
 
     Raises CompileError for a node with no legal lowering.
     """
     work = _Legalizer(target, policy or Policy())
+    work.fixed.update(graph.inputs[len(graph.inputs) if first is None else first:])
     legal = work.graph(graph, 0)
     return legal, Report(target.name, str(work.policy), tuple(work.rows))
 
@@ -88,6 +92,8 @@ class _Legalizer:
     rows: list[Row] = field(default_factory=list)
     #: The ops being decomposed around the current node, with the claims that declined them.
     around: list[tuple[str, Sequence[tuple[str, str]]]] = field(default_factory=list)
+    #: Inputs that are the same in every call.
+    fixed: set[Value] = field(default_factory=set)
     #: Contractions of the graph at hand that one kernel joins with the softmax between them.
     joined: set[Node] = field(default_factory=set)
 
@@ -146,7 +152,8 @@ class _Legalizer:
                             for c in candidates)
             return None
         call = Call(n.op, tuple([(a.dtype, a.shape) for a in n.args]),  # type: ignore[misc]
-                    tuple([(t.dtype, t.shape) for t in n.types]), dict(n.attrs))  # type: ignore[misc]
+                    tuple([(t.dtype, t.shape) for t in n.types]), dict(n.attrs),  # type: ignore[misc]
+                    tuple(k for k, a in enumerate(n.args) if a in self.fixed))
         for c in candidates:
             reason = self._asked(c, call, n)
             if reason is None:

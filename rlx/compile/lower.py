@@ -31,9 +31,13 @@ from rlx.ir.claim import Call, Claim
 from rlx.ir.graph import UNIQUE, Graph, Node, Type, Value, clone, node, rebuild
 
 
-def lower(graph: Graph, caps: Caps, name: str = "main") -> L.Program:
-    """The program of a legal graph: inputs and outputs by slot, temps not yet placed."""
+def lower(graph: Graph, caps: Caps, name: str = "main", first: int | None = None) -> L.Program:
+    """The program of a legal graph: inputs and outputs by slot, temps not yet placed.
+
+    Inputs from number ``first`` on are the same in every call.
+    """
     work = _Lowering(caps)
+    work.fixed = set(graph.inputs[len(graph.inputs) if first is None else first:])
     buffers = {}
     for slot, v in enumerate(graph.inputs):
         buffers[v] = work.buffer(f"in{slot}", v.dtype, _size(v), "input", slot)
@@ -66,6 +70,8 @@ class _Lowering:
         self.buffers: dict[str, L.Buffer] = {}
         self.kernels: dict[Any, L.Kernel] = {}
         self.counter = 0
+        #: Inputs of the program that are the same in every call.
+        self.fixed: set[Value] = set()
         #: Loops around the graph that is being lowered.
         self.loops = 0
 
@@ -209,7 +215,7 @@ class _Lowering:
         args = ("k", g, scope.plan.stored, scope.plan.views, scope.plan.users, kept, overwritten, self.index)
         dot = nest_tile.fits(g) if self.caps.schedule == "nest" else None
         nest = (Grid(*args, caps=self.caps) if self.caps.schedule == "grid" else
-                Nest(*args) if dot is None else nest_tile.Tiled(*args).prepare(dot, self.caps))
+                Nest(*args) if dot is None else nest_tile.Tiled(*args).prepare(dot, self.caps, self.fixed))
         if self.loops:
             nest.chunk_work = HOT_WORK
         return self._launches(nest.build(), scope, "_".join(dict.fromkeys(m.value.node.op for m in g.members)))

@@ -6,6 +6,7 @@ the group's pointwise members on it. What is cast or dequantized into the packed
 
 from __future__ import annotations
 
+from collections.abc import Container
 from math import prod
 
 from rlx.compile.emit import Emitter
@@ -18,6 +19,7 @@ from rlx.compile.nest_pack import GAP, Packed
 from rlx.core.caps import Caps
 from rlx.core.dtype import bool_
 from rlx.ir import loop as L
+from rlx.ir.graph import Value
 from rlx.ir.loop import Expr, Stmt
 
 #: Rows of one block, so that a block of the unpacked operand stays in the second-level cache.
@@ -38,11 +40,11 @@ def fits(g: Group) -> Member | None:
 class Tiled(Packed):
     """Schedules a group around one contraction."""
 
-    def prepare(self, dot: Member, caps: Caps) -> Tiled:
-        """Choose the tile and the blocks."""
+    def prepare(self, dot: Member, caps: Caps, fixed: Container[Value] = ()) -> Tiled:
+        """Choose the tile and the blocks; what is computed of ``fixed`` values alone is computed once."""
         self.dot = dot.value
         n = self.dot.node
-        self.turned = turned(n, caps.vector_bytes)
+        self.turned = n.args[1] not in fixed and turned(n, caps.vector_bytes)
         left, right = (1, 0) if self.turned else (0, 1)
         self.x, self.y = n.args[left], n.args[right]
         contract, batch = n.attr("contract"), n.attr("batch")

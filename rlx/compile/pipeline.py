@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from time import perf_counter
 
-from rlx.compile.hoist import hoist
+from rlx.compile.hoist import hoist, split_setup
 from rlx.compile.legalize import Policy, Target, legalize
 from rlx.compile.lower import lower
 from rlx.compile.memory import place
@@ -24,39 +24,51 @@ from rlx.ir.verify import verify_hir, verify_mir, verify_program
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A graph at every level: as traced (``hir``), in primitives (``mir``), as a program (None for graph devices)."""
+    """A graph at every level: as traced (``hir``), in primitives (``mir``), as a program (None for graph devices).
+
+    ``setup`` computes, from the inputs that are the same in every call, the last inputs of the program (None: nothing).
+    """
 
     hir: Graph
     mir: Graph
     program: Program | None
     report: Report
     seconds: dict[str, float]
+    setup: Program | None = None
+    #: How many of the last inputs are the same in every call.
+    fixed: int = 0
 
 
 @graph_scope()
-def compile_graph(graph: Graph, target: Target, policy: Policy | None = None, name: str = "main") -> Lowered:
+def compile_graph(graph: Graph, target: Target, policy: Policy | None = None, name: str = "main",
+                  fixed: int = 0) -> Lowered:
     """HIR -> simplify -> legalize -> MIR -> simplify -> (fuse, schedule, hoist, memory) -> LIR.
 
-    The flag ``verify`` checks the grammar after every pass; ``dump`` writes the text of every level.
+    The last ``fixed`` inputs are the same in every call: what depends on them alone becomes a setup, where the device
+    runs loop nests. The flag ``verify`` checks the grammar after every pass; ``dump`` writes the text of every level.
     """
     clock = _Clock()
     check = bool(flags.get("verify"))
     _need_static(graph)
     hir = simplify(verify_hir(graph) if check else graph)
     clock.lap("simplify")
-    legal, report = legalize(verify_hir(hir) if check else hir, target, policy)
+    first = len(hir.inputs) - (fixed if target.caps.schedule == "nest" else 0)
+    legal, report = legalize(verify_hir(hir) if check else hir, target, policy, first)
     clock.lap("legalize")
     mir = simplify(verify_mir(legal) if check else legal)
     clock.lap("simplify MIR")
-    program = None
+    program = setup = None
     if target.caps.schedule != "graph":
-        lowered = lower(verify_mir(mir) if check else mir, target.caps, _identifier(name))
-        program = place(hoist(verify_program(lowered) if check else lowered))
+        lowered = lower(verify_mir(mir) if check else mir, target.caps, _identifier(name), first)
+        setup, program = split_setup(hoist(verify_program(lowered) if check else lowered), first)
+        program, setup = place(program), None if setup is None else place(setup)
         if check:
             verify_program(program)
+            if setup is not None:
+                verify_program(setup)
         clock.lap("fuse and schedule")
     _dump(str(flags.get("dump")), name, hir, mir, program)
-    return Lowered(hir, mir, program, report, clock.laps)
+    return Lowered(hir, mir, program, report, clock.laps, setup, fixed)
 
 
 def _dump(folder: str, name: str, hir: Graph, mir: Graph, program: Program | None) -> None:

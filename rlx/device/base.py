@@ -45,6 +45,10 @@ class Device(ABC):
     def empty(self, dtype: DType, shape: Sequence[int]) -> Storage:
         """Uninitialised storage for prod(shape) elements, row-major."""
 
+    def empty_together(self, types: Sequence[tuple[DType, int]]) -> list[Storage]:
+        """Uninitialised storages of (dtype, size) that are used together: next to each other where the device can."""
+        return [self.empty(dtype, (size,)) for dtype, size in types]
+
     @abstractmethod
     def upload(self, array: np.ndarray[Any, Any]) -> Storage:
         """Storage with the array's elements, row-major. May borrow its memory: do not write to it."""

@@ -24,6 +24,8 @@ class Call:
     inputs: tuple[ValueType, ...]
     outputs: tuple[ValueType, ...]
     attrs: dict[str, Any] = field(default_factory=dict, hash=False)
+    #: Inputs that are the same in every call of the program: what is computed of them alone is computed once.
+    fixed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,9 @@ def captures(graph_outputs: Sequence[Value], inputs: Sequence[Value], level: int
         v = stack.pop()
         if id(v.node) in own:
             continue
-        if v.node.level < level and not _is_free(v.node, free):
+        # What only spreads a value out is made inside: captured is the small value.
+        spread = v.node.op in ("broadcast", "reshape")
+        if v.node.level < level and not spread and not _is_free(v.node, free):
             found.setdefault(v)
             continue
         if id(v.node) not in seen:

@@ -50,18 +50,31 @@ class Compiled:
         self.watches = 0
         self.outputs = tuple([v.type for v in lowered.mir.outputs])
         self.executable = (device.load_graph(lowered.mir) if lowered.program is None else device.load(lowered.program))
+        self._inputs = len(lowered.mir.inputs)
 
     @property
     def report(self) -> Report:
         """Where every node went."""
         return self.lowered.report
 
+    def prepare(self, fixed: Sequence[Storage]) -> list[Storage]:
+        """What the program keeps between calls, computed of the inputs that are the same in each: its last inputs."""
+        setup = self.lowered.setup
+        if setup is None:
+            return []
+        outputs = sorted((b for b in setup.buffers if b.role == "output"), key=lambda b: b.slot)
+        kept = self.device.empty_together([(b.dtype, b.size) for b in outputs])
+        self.device.load(setup).run(fixed, kept)
+        return kept
+
     def run(self, inputs: Sequence[Storage]) -> list[Storage]:
-        """The outputs, in fresh storage."""
+        """The outputs, in fresh storage; ``inputs`` are the graph's, then what :meth:`prepare` gave, if called."""
+        if self.lowered.setup is not None and len(inputs) == self._inputs:
+            inputs = [*inputs, *self.prepare(inputs[self._inputs - self.lowered.fixed:])]
         outs = [self.device.empty(t.dtype, t.shape) for t in self.outputs]  # type: ignore[arg-type]
         self.executable.run(inputs, outs)
         if inspect.checks_nan():
-            inspect.need_numbers(self.lowered.hir, self.device, inputs, outs)
+            inspect.need_numbers(self.lowered.hir, self.device, inputs[:self._inputs], outs)
         return outs
 
     def text(self, level: str = "lir") -> str:
@@ -75,12 +88,13 @@ class Compiled:
         return text.print_program(self.lowered.program)
 
 
-def compile_for(graph: Graph, device: str | None = None, policy: Policy | None = None, name: str = "main") -> Compiled:
+def compile_for(graph: Graph, device: str | None = None, policy: Policy | None = None, name: str = "main",
+                fixed: int = 0) -> Compiled:
     """Compile a graph for a device. Raises CompileError when a node has no legal lowering there."""
     from rlx.compile.pipeline import compile_graph
     inspect.allow_compile(graph, name)
     target = devices.find(device or default_device())
-    lowered = compile_graph(graph, target, policy or current_policy(), name)
+    lowered = compile_graph(graph, target, policy or current_policy(), name, fixed)
     if flags.get("dispatch_report"):
         sys.stderr.write(lowered.report.table() + "\n")
     return Compiled(lowered, target)
@@ -295,14 +309,18 @@ def default_float(device: str) -> dt.DType:
     return devices.find(device).caps.default_float
 
 
-def compile_traced(graph: Graph, device: str, dispatch: str | None, overrides: dict[str, str], name: str) -> Compiled:
-    """The program of a traced function; one program serves all functions of the same structure."""
+def compile_traced(graph: Graph, device: str, dispatch: str | None, overrides: dict[str, str], name: str,
+                   fixed: int = 0) -> Compiled:
+    """The program of a traced function; one program serves all functions of the same structure.
+
+    The last ``fixed`` inputs are the same in every call.
+    """
     from rlx.compile.legalize import Policy
     policy = Policy(dispatch or str(flags.get("kernel_dispatch")), overrides)
-    key = ("jit", device, graph.key(), policy.key(), flags.snapshot().key)
+    key = ("jit", device, graph.key(), policy.key(), flags.snapshot().key, fixed)
     found = PROGRAMS.get(key)
     if found is None:
-        found = compile_for(graph, device, policy, name)
+        found = compile_for(graph, device, policy, name, fixed)
         PROGRAMS.put(key, found)
     return found
 

@@ -47,8 +47,11 @@ LAUNCH, CALL, END = 5.0, 25.0, 0.05
 TURN = 0.02
 
 
-def tiles(f: Form, dtype: DType, rates: Rates, vector_bytes: int, *, turned: bool = False) -> float:
-    """Microseconds of the generated kernels; ``turned``: the packed operand's columns lie along memory."""
+def tiles(f: Form, dtype: DType, rates: Rates, vector_bytes: int, *, turned: bool = False,
+          packed: bool = False) -> float:
+    """Microseconds of the generated kernels; ``turned``: the packed operand's columns lie along memory; ``packed``: it
+    was packed before.
+    """
     rows, width = geometry(dtype, vector_bytes)
     lanes = vector_bytes // dtype.itemsize
     width = lanes if f.n <= lanes else width
@@ -59,10 +62,12 @@ def tiles(f: Form, dtype: DType, rates: Rates, vector_bytes: int, *, turned: boo
         steps += max(f.m % rows * across, rates.latency)
     peak = rates.tile * 4 / dtype.itemsize
     work = panels * f.depth * steps * lanes * 2 / peak
-    packed = panels * width * f.depth * dtype.itemsize
+    nbytes = panels * width * f.depth * dtype.itemsize
     ends = f.m * f.n * dtype.itemsize * END
     spread = f.m * f.depth * dtype.itemsize * rates.pack if spreads(f, dtype, rows) else 0.0
-    pack = packed * (rates.pack_far * (1.3 if turned else 1.0) if packed > FAR else rates.pack)
+    pack = nbytes * (rates.pack_far * (1.3 if turned else 1.0) if nbytes > FAR else rates.pack)
+    if packed:
+        pack = 0.0
     return (2 * LAUNCH + _batches(f) * (work + ends + spread + pack)) / 1000
 
 
@@ -88,12 +93,13 @@ def _batches(f: Form) -> int:
     return n
 
 
-def reason(f: Form, dtype: DType, vector_bytes: int, *, turned: bool = False) -> str | None:
+def reason(f: Form, dtype: DType, vector_bytes: int, *, turned: bool = False, packed: bool = False) -> str | None:
     """Why the library should not take this product, or None: it is the faster, or nothing was measured here."""
     rates = RATES.get(vector_bytes)
     if rates is None:
         return None
-    own, other = tiles(f, dtype, rates, vector_bytes, turned=turned), library(f, dtype, rates, turned=turned)
+    own = tiles(f, dtype, rates, vector_bytes, turned=turned, packed=packed)
+    other = library(f, dtype, rates, turned=turned)
     if own >= other:
         return None
     return (f"is slower: one core's time in the generated kernel is expected to be {own:.3g} us, in OpenBLAS "

@@ -54,6 +54,10 @@ class CpuDevice(Device):
         """Uninitialised storage, 64-byte aligned."""
         return storage.empty(dtype, shape)
 
+    def empty_together(self, types: Sequence[tuple[DType, int]]) -> list[Storage]:
+        """Storages in one piece of memory, which the system maps in large pages where small pieces would not be."""
+        return storage.together(types)
+
     def upload(self, array: np.ndarray[Any, Any]) -> Storage:
         """The array's own memory when it is contiguous, aligned and in native byte order; else a copy of it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, final
 
 import numpy as np
@@ -35,6 +36,14 @@ class Storage:
 def empty(dtype: DType, shape: Sequence[int]) -> Storage:
     """Uninitialised, aligned storage of that shape."""
     return Storage(aligned(dtype.numpy, tuple(shape)))
+
+
+def together(types: Sequence[tuple[DType, int]]) -> list[Storage]:
+    """Uninitialised, aligned storages of (dtype, size), one after the other in one piece of memory."""
+    ends = list(accumulate((-(-max(size * t.itemsize, 1) // ALIGN) * ALIGN for t, size in types), initial=0))
+    memory = aligned(np.dtype(np.uint8), (ends[-1],))
+    pieces = zip(ends, types, strict=False)
+    return [Storage(memory[at:at + size * t.itemsize].view(t.numpy)) for at, (t, size) in pieces]
 
 
 def aligned(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

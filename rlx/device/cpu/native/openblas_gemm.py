@@ -51,7 +51,7 @@ def _slower(call: Call, found: Form) -> str | None:
     if tiled is None:
         return None
     turned = found.rhs.row_stride == 1 and found.rhs.col_stride > 1
-    return cost.reason(tiled, found.dtype, vector_bytes(jit.host()), turned=turned)
+    return cost.reason(tiled, found.dtype, vector_bytes(jit.host()), turned=turned, packed=1 in call.fixed)
 
 
 def lower(native: Native) -> tuple[str, str]:
