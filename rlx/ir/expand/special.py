@@ -19,7 +19,9 @@ from rlx.ir.expand.build import (
     fma,
     horner,
     layout,
+    nearest,
     poly,
+    power2,
     scale2,
     signbit,
     sqrt,
@@ -68,8 +70,14 @@ def _erf_small(x: E) -> E:
 
 
 def erf(x: E) -> E:
-    """The error function: an odd polynomial up to 1, 1 - erfc beyond."""
+    """The error function: an odd polynomial up to 1, 1 - erfc beyond; in float32 that is 1 - 2^p(|x|)."""
     a = abs(x)
+    if x.dtype.bits == 32:
+        q = poly(below(a, 4.0), polynomial("erf_tail", x.dtype))
+        n = nearest(q)
+        f = q - n
+        large = fma(-fma(f, poly(f, polynomial("exp2", x.dtype)), 1.0), power2(n), 1.0)
+        return where(a < 1.0, _erf_small(x), with_sign(large, signbit(x)))
     return where(a < 1.0, _erf_small(x), with_sign(1.0 - _erfc_positive(a), signbit(x)))
 
 
