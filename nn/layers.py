@@ -14,6 +14,7 @@ import numpy as np
 
 import rlx
 from rlx.array.array import Array
+from rlx.array.build import as_array
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.nn.initial import initial
 from rlx.nn.module import Module, static
@@ -41,12 +42,16 @@ class Linear(Module):
     def create(cls, inputs: int, outputs: int, *, rng: Rng, bias: bool = True, dtype: Any = None,
                device: str | None = None) -> Linear:
         """Weights and bias uniform within ``1 / sqrt(inputs)``."""
+        if inputs < 1 or outputs < 1:
+            raise ValueIssue(f"Linear with {inputs} inputs and {outputs} outputs", why="there is nothing to map",
+                             do="pass sizes of at least 1")
         rng, bound = _generator(rng), 1 / math.sqrt(inputs)
         weight = initial(rng, (outputs, inputs), bound, dtype=dtype, device=device)
         return cls(weight, initial(rng, (outputs,), bound, dtype=dtype, device=device) if bias else None)
 
     def __call__(self, x: Array, *, key: Array | None = None) -> Array:
         """The affine map of the last axis."""
+        x = as_array(x)
         if x.ndim == 0 or x.shape[-1] != self.weight.shape[1]:
             raise ShapeError(f"Linear of {self.weight.shape[1]} inputs on an array of shape {x.shape}",
                              why="the last axis is mapped", do="check the sizes of the layers")
@@ -70,6 +75,7 @@ class Embedding(Module):
 
     def __call__(self, x: Array, *, key: Array | None = None) -> Array:
         """The rows."""
+        x = as_array(x)
         if not x.dtype.is_integer:
             raise DTypeError(f"Embedding of {x.dtype.name} numbers", why="rows are chosen by integers",
                              do="cast them to int32")
@@ -138,6 +144,7 @@ class Flatten(Module):
 
     def __call__(self, x: Array, *, key: Array | None = None) -> Array:
         """Shape (N, everything else)."""
+        x = as_array(x)
         return rlx.reshape(x, (x.shape[0], -1))
 
 

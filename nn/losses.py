@@ -6,6 +6,7 @@ from typing import Literal
 
 import rlx
 from rlx.array.array import Array
+from rlx.array.build import as_array
 from rlx.core.errors import DTypeError, ShapeError, ValueIssue
 from rlx.nn.activations import softplus
 
@@ -24,6 +25,7 @@ def cross_entropy(logits: Array, labels: Array, *, label_smoothing: float = 0.0,
     >>> round(float(nn.cross_entropy(rlx.asarray([[0.0, 0.0]]), rlx.asarray([1]))), 4)
     0.6931
     """
+    logits, labels = as_array(logits), as_array(labels)
     if logits.shape[:-1] != labels.shape:
         raise ShapeError(f"cross_entropy of logits {logits.shape} and labels {labels.shape}",
                          why="labels have the shape of the logits without the last axis",
@@ -47,6 +49,7 @@ def binary_cross_entropy(logits: Array, targets: Array, *, reduction: Reduction 
 
 def mse(x: Array, target: Array, *, reduction: Reduction = "mean") -> Array:
     """``(x - target)^2``."""
+    x, target = as_array(x), as_array(target)
     _same(x, target, "mse")
     d = x - target
     return reduced(d * d, reduction)
@@ -67,7 +70,7 @@ def huber(x: Array, target: Array, *, delta: float = 1.0, reduction: Reduction =
 
 def accuracy(logits: Array, labels: Array) -> Array:
     """The share of rows whose largest logit is at the label; float32."""
-    hits = rlx.argmax(logits, axis=-1) == rlx.astype(labels, rlx.int64)
+    hits = rlx.argmax(logits, axis=-1) == rlx.astype(as_array(labels), rlx.int64)
     return rlx.astype(hits, rlx.float32).mean()
 
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any
 
 from rlx.array.array import Array
@@ -14,7 +15,7 @@ from rlx.array.hooks import default_device, default_float, hooks
 from rlx.array.tree import Tree, flatten, unflatten
 from rlx.core import dtype as dt
 from rlx.core import flags
-from rlx.core.errors import DeviceError, RlxError, ValueIssue
+from rlx.core.errors import DeviceError, DTypeError, RlxError, ValueIssue
 from rlx.core.where import here
 from rlx.ir.graph import Graph, Type, Value, bind_sizes, close, inline, parameter
 
@@ -109,6 +110,10 @@ class Jitted:
         arrays = [concrete(s, t.dtype, t.shape, device) for s, t in zip(outs, types, strict=True)]
         return unflatten(found.traced.structure, arrays)
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A compiled function in a class is a method: the instance is its first argument, as any pytree or static."""
+        return self if instance is None else MethodType(self, instance)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call_in_python(*args, **kwargs)
 
@@ -168,7 +173,7 @@ class Jitted:
             arrays = [Array(p, weak=w) for p, w in zip(params, weak, strict=True)]
             result = self._call(arrays, structure, static)
             out_leaves, out_structure = flatten(result)
-            outputs = [as_array(x, device=device)._value for x in out_leaves]
+            outputs = [self._output(x, device)._value for x in out_leaves]
             graph, captured = close(outputs, params, depth, getattr(self, "__name__", "jitted"))
         for v in captured:
             if v.node.device not in (None, device):
@@ -176,6 +181,14 @@ class Jitted:
                                   where=v.node.where,
                                   why="a program runs on one device", do=f"move it with .to_device({device!r})")
         return Traced(graph, tuple(captured), out_structure, device)
+
+    def _output(self, x: Any, device: str) -> Array:
+        try:
+            return as_array(x, device=device)
+        except DTypeError:
+            raise DTypeError(f"{self.__name__}() returns a {type(x).__name__}",
+                             why="the results of a program are arrays and numbers, in lists, tuples, dicts and "
+                             "registered classes", do="return the rest from a function around it") from None
 
     def _call(self, arrays: list[Array], structure: Tree, static: Guard) -> Any:
         args, kwargs = unflatten(structure, arrays)
@@ -210,11 +223,19 @@ class Jitted:
     def _guard(self, leaves: list[Any], structure: Tree, static: Guard) -> Guard:
         try:
             types = tuple([_spec(x) for x in leaves])
+        except RlxError:
+            raise
+        except TypeError as e:
+            raise ValueIssue(f"{self.__name__}() was given an argument, or a part of one, of type {e}",
+                             why="it is neither an array nor a number, and no registered class",
+                             do="pass arrays and numbers, mark hashable values with static_argnames, or register the "
+                             "class with rlx.register_pytree") from None
+        try:
             guard = (structure, types, static, self._place(leaves), self._dispatch, flags.snapshot().key)
             hash(guard)
         except TypeError as e:
-            raise ValueIssue(f"{self.__name__}() was given a static argument or leaf that is not hashable", why=str(e),
-                             do="pass arrays and numbers, or mark hashable values with static_argnames") from None
+            raise ValueIssue(f"{self.__name__}() was given a static argument that is not hashable", why=str(e),
+                             do="pass a tuple for a list, or what does hash") from None
         return guard
 
     def _place(self, leaves: list[Any]) -> str:
@@ -260,7 +281,7 @@ def _spec(x: Any) -> Any:
         return type(x)
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return (dt.as_dtype(x.dtype), tuple(x.shape), None)
-    raise TypeError(f"{type(x).__name__} is neither an array nor a number")
+    raise TypeError(type(x).__name__)
 
 
 def _spell(spec: Any) -> str:

@@ -36,6 +36,19 @@ class Tree:
         """How many leaves the tree has."""
         return 1 if self.kind is None else sum(c.leaves for c in self.children)
 
+    def __str__(self) -> str:
+        """How errors spell it: ``*`` is a leaf."""
+        if self.kind is None:
+            return "*"
+        inside = [str(c) for c in self.children]
+        if self.kind is list:
+            return f"[{', '.join(inside)}]"
+        if self.kind is tuple:
+            return f"({', '.join(inside)}{',' * (len(inside) == 1)})"
+        if self.kind is dict:
+            return "{" + ", ".join(f"{k!r}: {c}" for k, c in zip(self.data, inside, strict=True)) + "}"
+        return "None" if self.kind is type(None) else f"{self.kind.__name__}({', '.join(inside)})"
+
 
 LEAF = Tree(None, None, ())
 

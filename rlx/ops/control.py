@@ -10,7 +10,7 @@ from rlx.array.build import as_array, broadcast, cast, constant, emit, tracing
 from rlx.array.define import op, primitive, public
 from rlx.array.tree import Tree, flatten, unflatten
 from rlx.core import dtype as dt
-from rlx.core.errors import ShapeError
+from rlx.core.errors import DTypeError, ShapeError
 from rlx.core.where import here
 from rlx.ir.graph import Graph, Type, Value, captures, parameter, rebuild_from
 from rlx.ir.op import Sample
@@ -80,7 +80,8 @@ def _captured(*traced: _Traced) -> list[Value]:
 
 def _match(what: str, got: list[Array], want: list[Array], structure: Tree, expected: Tree) -> None:
     if structure != expected:
-        raise ShapeError(f"{what} returns another structure than it was given", why=f"{structure} against {expected}",
+        raise ShapeError(f"{what} returns another structure than it was given",
+                         why=f"{structure} against {expected}, where * is an array or a number",
                          do="return the same tuples, lists and keys")
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
         if g._value.type != w._value.type:
@@ -90,8 +91,23 @@ def _match(what: str, got: list[Array], want: list[Array], structure: Tree, expe
 
 def _fit(init: list[Array], outputs: list[Array]) -> list[Array]:
     """Initial values cast to the type that the body gives, where only a weak Python scalar stands in the way."""
+    if len(init) != len(outputs):
+        return init                                     # another structure: the comparison of structures says so
     return [cast(a, o.dtype) if a.shape == () and o.shape == () and a.dtype != o.dtype and
-            dt.common_type(a.dtype, o.dtype) == o.dtype else a for a, o in zip(init, outputs, strict=False)]
+            dt.common_type(a.dtype, o.dtype) == o.dtype else a for a, o in zip(init, outputs, strict=True)]
+
+
+def _settle(trace: Callable[[list[Array]], _Traced], init: list[Array]) -> tuple[list[Array], _Traced]:
+    """Initial values of the types that the body returns, and the body traced on them.
+
+    Types only rise, so this ends; one value's new type may raise another's, so once is not enough.
+    """
+    while True:
+        body = trace(init)
+        fitted = _fit(init, body.outputs[:len(init)])
+        if all(f is a for f, a in zip(fitted, init, strict=True)):
+            return init, body
+        init = fitted
 
 
 @public
@@ -126,11 +142,7 @@ def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], 
                 each: bool = False) -> Any:
     arrays, structure = _arrays(init)
     device = _device(arrays)
-    body = _Traced(body_fun, [a._value.type for a in arrays], structure, device)
-    fitted = _fit(arrays, body.outputs)
-    if any(f is not a for f, a in zip(fitted, arrays, strict=True)):
-        arrays = fitted
-        body = _Traced(body_fun, [a._value.type for a in arrays], structure, device)
+    arrays, body = _settle(lambda init: _Traced(body_fun, [a._value.type for a in init], structure, device), arrays)
     _match("the body of while_loop", body.outputs, arrays, body.structure, structure)
     head = _Traced(cond_fun, [a._value.type for a in arrays], structure, device)
     if len(head.outputs) != 1 or head.outputs[0].shape != ():
@@ -146,10 +158,17 @@ def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], 
     return unflatten(structure, outs)
 
 
+def _one(what: str, x: Array) -> None:
+    if x.shape != ():
+        raise ShapeError(f"{what} has shape {x.shape}", why="one branch is taken for all of the operands",
+                         do="reduce it, for example with .any(), or choose element by element with rlx.where")
+
+
 @public
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """``true_fun(*operands) if pred else false_fun(*operands)``; only the branch taken runs."""
     p = as_array(pred)
+    _one("the condition of cond", p)
     return switch(cast(FUNCTIONS["not_equal"](p, 0) if p.dtype != dt.bool_ else p, dt.int32), (false_fun, true_fun),
                   *operands)
 
@@ -159,6 +178,9 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
     """``branches[index](*operands)``, with the index clamped to the branches; only the one taken runs."""
     arrays, structure = _arrays(operands)
     i = as_array(index)
+    _one("the index of switch", i)
+    if i.dtype.is_inexact:
+        raise DTypeError(f"the index of switch is {i.dtype.name}", why="branches are counted", do="cast it to int32")
     device = _device([*arrays, i])
     traced = [_Traced(lambda ops, f=f: f(*ops), [a._value.type for a in arrays], structure, device) for f in branches]
     first = traced[0]
@@ -181,24 +203,33 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Array, Any], Any], ini
     """
     arrays, structure = _arrays(init)
     device = _device(arrays)
-    low = lower if isinstance(lower, int) else as_array(lower)
+    low, high = _bound("lower", lower), _bound("upper", upper)
 
     def shifted(i: Array, val: Any) -> Any:
         return body_fun(i if isinstance(low, int) and low == 0 else i + low, val)
 
-    types = [Type(dt.int64, ()), *[a._value.type for a in arrays]]
-    body = _Traced(shifted, types, structure, device, 1)
-    fitted = _fit(arrays, body.outputs)
-    if any(f is not a for f, a in zip(fitted, arrays, strict=True)):
-        arrays = fitted
-        body = _Traced(shifted, [Type(dt.int64, ()), *[a._value.type for a in arrays]], structure, device, 1)
+    def trace(init: list[Array]) -> _Traced:
+        return _Traced(shifted, [Type(dt.int64, ()), *[a._value.type for a in init]], structure, device, 1)
+
+    arrays, body = _settle(trace, arrays)
     _match("the body of fori_loop", body.outputs, arrays, body.structure, structure)
     captured = _captured(body)
-    n = cast(as_array(upper) - low, dt.int64) if not isinstance(upper, int) or not isinstance(low, int) else \
-        as_array(max(upper - low, 0))
+    n = as_array(max(high - low, 0)) if isinstance(high, int) and isinstance(low, int) else \
+        cast(as_array(high) - low, dt.int64)
     outs = emit("loop", [n, *arrays, *[Array(v) for v in captured]], _attrs(len(arrays), max_steps),
                 (body.close(captured, "body"),))
     return unflatten(structure, outs)
+
+
+def _bound(what: str, x: Any) -> int | Array:
+    """A bound of a counted loop."""
+    if isinstance(x, int):
+        return x
+    a = as_array(x)
+    if a.shape != () or a.dtype.is_inexact:
+        raise DTypeError(f"fori_loop with {what} a {a.dtype.name} array of shape {a.shape}",
+                         why="iterations are counted by integers", do="pass one integer")
+    return a
 
 
 @public
@@ -216,12 +247,24 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, le
                          do="pass arrays with equal leading sizes, or length=")
     arrays, structure = _arrays(init)
     device = _device([*arrays, *inputs])
-    probe = _Traced(lambda ops: f(ops[0], ops[1]), [*[a._value.type for a in arrays],
-                    *[Type(x.dtype, x.shape[1:]) for x in inputs]],
-                    Tree(tuple, None, (structure, x_structure)), device)
-    _, y_structure = flatten(unflatten(probe.structure, probe.outputs)[1])
+
+    def step(operands: Any) -> tuple[Any, Any]:
+        result = f(*operands)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise ShapeError(f"the body of scan returns {type(result).__name__}", why="it gives a pair (carry, y)",
+                             do="return carry, y; where nothing is stacked, carry, None")
+        return result[0], result[1]
+
+    def trace(init: list[Array]) -> _Traced:
+        return _Traced(step, [*[a._value.type for a in init], *[Type(x.dtype, x.shape[1:]) for x in inputs]],
+                       Tree(tuple, None, (structure, x_structure)), device)
+
     carries = len(arrays)
-    arrays = _fit(arrays, probe.outputs[:carries])
+    arrays, probe = _settle(trace, arrays)
+    new_carry, y_tree = unflatten(probe.structure, probe.outputs)
+    got, got_structure = flatten(new_carry)
+    _match("the body of scan", got, arrays, got_structure, structure)
+    _, y_structure = flatten(y_tree)
     ys = [FUNCTIONS["zeros"]((n, *o.shape), dtype=o.dtype, device=device) for o in probe.outputs[carries:]]
 
     def body(i: Array, state: Any) -> Any:

@@ -162,6 +162,9 @@ def _arg(kind: str) -> Callable[..., Array]:
         if x.shape[a] == 0:
             raise ShapeError(f"arg{kind}() of an array of shape {x.shape}", why="an empty axis has no extremum",
                              do="check the size first")
+        if x.dtype.is_complex:
+            raise DTypeError(f"arg{kind}() of a {x.dtype.name} array of shape {x.shape}",
+                             why="complex numbers have no order", do="take rlx.abs(x) or rlx.real(x) first")
         best = _reduced(x, kind, a, True)
         hit = FUNCTIONS["equal"](x, best)
         if x.dtype.is_float:

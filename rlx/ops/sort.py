@@ -7,6 +7,7 @@ from typing import Any
 from rlx.array.array import Array
 from rlx.array.build import as_array, broadcast, emit
 from rlx.array.define import primitive, public
+from rlx.core.errors import DTypeError
 from rlx.core.shape import axis_index
 from rlx.ir.graph import Type
 from rlx.ops.index import take_along_axis
@@ -31,6 +32,10 @@ def _(ct: Any, out: Any, *xs: Array, axis: int, descending: bool) -> tuple[Array
 
 def sort_with(keys: Array, payload: tuple[Array, ...], axis: int, descending: bool = False) -> tuple[Array, ...]:
     """Keys sorted (stable, NaN last) along an axis, and the payloads moved with them."""
+    if keys.dtype.is_complex:
+        raise DTypeError(f"sorting a {keys.dtype.name} array of shape {keys.shape}",
+                         why="complex numbers have no order",
+                         do="sort rlx.abs(x) or rlx.real(x), or use rlx.sort_complex")
     return emit("sort", (keys, *payload), {"axis": axis, "descending": descending})
 
 

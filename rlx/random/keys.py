@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,11 @@ def _checked(k: Any) -> Array:
 
 def sizes(shape: Shape) -> tuple[int, ...]:
     """A shape as a tuple of integers."""
-    out = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    try:
+        out = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(index(n) for n in shape)
+    except TypeError:
+        raise ShapeError(f"a random array of shape {shape!r}", why="a shape is an integer or a tuple of integers",
+                         do="the arguments of every distribution are a key, a shape, then its parameters") from None
     if any(n < 0 for n in out):
         raise ShapeError(f"a random array of shape {out}", why="a size is negative", do="pass sizes of at least 0")
     return out

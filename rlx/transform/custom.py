@@ -9,7 +9,7 @@ from typing import Any
 from rlx.array.array import Array
 from rlx.array.build import as_array, broadcast, level, tracing
 from rlx.array.tree import Tree, flatten, unflatten
-from rlx.core.errors import NotDifferentiableError, ShapeError
+from rlx.core.errors import NotDifferentiableError, ShapeError, ValueIssue
 from rlx.ir.graph import Graph, Value, captures, close, parameter, rebuild_from
 from rlx.ops.control import switch
 from rlx.ops.derivative import filled, zeros_as
@@ -155,17 +155,26 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if level() == 0:
-            return f(*args, **kwargs)[0]
+            return _pair(f, f(*args, **kwargs))[0]
         leaves, structure = flatten(args)
         arrays = [as_array(x) for x in leaves]
         return _own(f, arrays, structure, kwargs)
     return wrapped
 
 
+def _pair(f: Callable[..., Any], result: Any) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or not callable(result[1]):
+        raise ValueIssue(f"{getattr(f, '__name__', 'the function')}() of custom_gradient returns "
+                         f"{type(result).__name__}",
+                         why="it gives its value and a function from cotangents to cotangents",
+                         do="return value, backward")
+    return result[0], result[1]
+
+
 def _own(f: Callable[..., Any], arrays: list[Array], structure: Tree, kwargs: dict[str, Any]) -> Any:
     with tracing() as depth:
         stand = [fresh(a, depth) for a in arrays]
-        value, back = f(*unflatten(structure, stand), **kwargs)
+        value, back = _pair(f, f(*unflatten(structure, stand), **kwargs))
         outs, out_tree = flatten(value)
         results = [as_array(o) for o in outs]
         with tracing() as inner:

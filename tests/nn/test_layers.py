@@ -200,3 +200,20 @@ def test_a_module_is_an_argument_of_a_compiled_function():
     a, b = net(), rlx.tree_map(lambda w: w * 0, net())
     np.testing.assert_allclose(np.asarray(f(a, x)), np.asarray(a(x)), rtol=1e-6)
     assert not np.asarray(f(b, x)).any() and f.cache_size == 1
+
+
+def test_numpy_batches_and_labels_are_taken():
+    x, labels = np.ones((2, 4), np.float32), np.array([0, 1])
+    net = nn.Sequential.of(nn.Flatten(), nn.Linear.create(4, 3, rng=0))
+    out = net(x)
+    assert out.dtype == rlx.float32
+    np.testing.assert_array_equal(np.asarray(out), np.asarray(net(rlx.asarray(x))))
+    assert nn.Embedding.create(5, 3, rng=0)(labels).shape == (2, 3)
+    assert nn.cross_entropy(out, labels).item() == nn.cross_entropy(out, rlx.asarray(labels)).item()
+    assert nn.accuracy(np.eye(2), labels).item() == 1.0 and nn.mse(x, x + 1).item() == 1.0
+
+
+def test_a_linear_map_of_nothing():
+    for sizes in ((0, 3), (-1, 3), (3, 0)):
+        with pytest.raises(ValueIssue, match="Linear with"):
+            nn.Linear.create(*sizes, rng=0)

@@ -8,7 +8,7 @@ import pytest
 import rlx
 import rlx.transform.control
 from rlx.array.tree import flatten
-from rlx.core.errors import NotDifferentiableError, ShapeError
+from rlx.core.errors import DTypeError, NotDifferentiableError, ShapeError
 from rlx.testing import check_grad
 
 RNG = np.random.default_rng(11)
@@ -173,3 +173,41 @@ def test_axes():
     close(rlx.vmap(rlx.vmap(rlx.vmap(lambda a: rlx.sin(a))))(x), np.sin(x))
     c = rlx.asarray(x[0])
     close(rlx.vmap(lambda a: (a * c).sum())(x), (x * x[0]).sum((1, 2)))
+
+
+def test_a_carry_of_python_numbers_takes_the_types_of_the_body():
+    last, sums = rlx.scan(lambda c, u: (c + u, c), 0, np.arange(5.0))
+    assert last.item() == 10.0 and sums.tolist() == [0.0, 0.0, 1.0, 3.0, 6.0] and sums.dtype == rlx.float64
+    chain = rlx.scan(lambda c, u: ((c[0] + c[1], c[1] + c[2], c[2] + u), c[0]), (0, 0, 0), np.arange(4.0))
+    assert [x.item() for x in chain[0]] == [1.0, 4.0, 6.0] and chain[1].dtype == rlx.float64
+    moved = rlx.while_loop(lambda s: s[2] < 10, lambda s: (s[1], s[2], s[2] * 1.5), (0, 0, 1))
+    assert [x.item() for x in moved] == [5.0625, 7.59375, 11.390625]
+
+
+@pytest.mark.parametrize("run, match", [
+    (lambda x: rlx.scan(lambda c, u: c + u, 0.0, x), "the body of scan returns Array"),
+    (lambda x: rlx.scan(lambda c, u: ((c, c), u), 0.0, x), "another structure"),
+    (lambda x: rlx.scan(lambda c, u: (x, u), 0.0, x), "changes the type of its value 0"),
+    (lambda x: rlx.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1,), (0, 1)), "another structure"),
+    (lambda x: rlx.fori_loop(0, 3, lambda i, c: (c, c), 0), "another structure"),
+    (lambda x: rlx.cond(x, lambda a: a, lambda a: a, x), "the condition of cond has shape"),
+    (lambda x: rlx.switch(x, [rlx.sin, rlx.cos], x), "the index of switch has shape"),
+])
+def test_mistakes_with_shapes_and_structures(run, match):
+    with pytest.raises(ShapeError, match=match):
+        run(rlx.asarray([0.0, 1.0, 2.0]))
+
+
+def test_structures_are_spelled_in_errors():
+    with pytest.raises(ShapeError) as e:
+        rlx.while_loop(lambda s: s["a"] < 9, lambda s: [s["a"], None], {"a": 0, "b": (1,)})
+    assert e.value.why == "[*, None] against {'a': *, 'b': (*,)}, where * is an array or a number"
+
+
+def test_iterations_and_branches_are_counted_by_integers():
+    for lower, upper in ((0, 2.5), (0.0, 2), (0, rlx.ones(2, dtype=rlx.int64))):
+        with pytest.raises(DTypeError, match="fori_loop with"):
+            rlx.fori_loop(lower, upper, lambda i, c: c + i, 0)
+    assert rlx.fori_loop(np.int32(1), np.int64(4), lambda i, c: c + i, 0).item() == 6
+    with pytest.raises(DTypeError, match="the index of switch is float64"):
+        rlx.switch(1.5, [rlx.sin, rlx.cos], 1.0)
