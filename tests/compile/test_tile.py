@@ -199,4 +199,4 @@ def test_a_small_product_is_a_reduction() -> None:
 
 def test_the_page_on_products_runs() -> None:
     page = Path(__file__).parents[2] / "docs" / "products.md"
-    assert execute(page.read_text(encoding="utf-8"), "docs/products.md") == 1
+    assert execute(page.read_text(encoding="utf-8"), "docs/products.md") == 2
