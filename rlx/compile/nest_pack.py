@@ -44,14 +44,7 @@ class Packed(Nest):
         packed = naming.scratch("scratch_panels", self.dot.dtype, prod(f.batch) * self.panels * f.depth * self.width)
         total = prod(f.batch) * self.panels
         chunks = max(min(total * f.depth * self.width // CHUNK, MAX_CHUNKS, total), 1)
-        size = -(-total // chunks)
-        count = -(-total // size)
-        em.open()
-        g = ix.var("g", max(count, 2))
-        em.define("g")
-        start = em.let(ix.scale(g, size))
-        stop = ix.offset(start, size) if total % size == 0 else L.expr("min", (ix.offset(start, size),
-                                                                               ix.const(total)), ix.dtype)
+        count, start, stop = _open_chunks(em, ix, total, chunks)
         t = ix.var("t", total)
         em.open("t")
         panel, batch = ix.mod(t, self.panels), ix.div(t, self.panels)
@@ -155,14 +148,7 @@ class Packed(Nest):
         assert x is not None
         total = prod(f.batch) * f.m
         chunks = max(min(total * f.depth // CHUNK, MAX_CHUNKS, total), 1)
-        size = -(-total // chunks)
-        count = -(-total // size)
-        em.open()
-        g = ix.var("g", max(count, 2))
-        em.define("g")
-        start = em.let(ix.scale(g, size))
-        stop = ix.offset(start, size) if total % size == 0 else L.expr("min", (ix.offset(start, size),
-                                                                               ix.const(total)), ix.dtype)
+        count, start, stop = _open_chunks(em, ix, total, chunks)
         r, k = ix.var("r", total), ix.var("k", f.depth)
         em.open("r")
         at = ix.scale(ix.mod(r, f.m), f.x_row)
@@ -176,3 +162,15 @@ class Packed(Nest):
         em.loop("r", start, stop, L.SERIAL)
         em.loop("g", ix.const(0), ix.const(count), L.GRID)
         return naming.kernel(self.name, tuple(em.here), f"spread {f.m} rows of {f.depth}")
+
+
+def _open_chunks(em: Emitter, ix: Indexer, total: int, chunks: int) -> tuple[int, Expr, Expr]:
+    """Open the body of a loop ``g`` over the chunks of ``range(total)``: how many there are, and this one's bounds."""
+    size = -(-total // chunks)
+    count = -(-total // size)
+    em.open()
+    g = ix.var("g", max(count, 2))
+    em.define("g")
+    start = em.let(ix.scale(g, size))
+    stop = ix.offset(start, size)
+    return count, start, stop if total % size == 0 else L.expr("min", (stop, ix.const(total)), ix.dtype)
