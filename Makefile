@@ -1,10 +1,10 @@
-# make demo | test | check | suites | bench | clean. Everything runs in .venv, which the first target makes.
+# make demo | test | devices | check | suites | bench | clean. Everything runs in .venv, which the first target makes.
 # PYTHON=python3.12 chooses the interpreter; any from 3.11 on will do.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check suites bench clean venv ruff types floors
+.PHONY: demo test devices check suites bench clean venv ruff types floors
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -27,6 +27,15 @@ test: $(READY)
 	mkdir -p build
 	$(PY) -m pytest -n auto --maxprocesses 2 --dist loadfile 2>&1 | tee build/pytest.log
 	$(MAKE) check
+
+# The conformance suite on every device that runs without a GPU, and where each op went.
+DEVICES := opencl,vulkan,webgpu,gpu,opengl
+devices: $(READY)
+	mkdir -p build
+	rm -f build/ran.jsonl
+	$(PY) -m pytest -q -n auto --maxprocesses 2 --dist loadgroup --devices $(DEVICES) \
+	    --record-coverage build/ran.jsonl tests/conformance tests/device
+	$(PY) -m rlx coverage --from build/ran.jsonl
 
 # All three run even if one fails: a person mends all that is wrong at once.
 check:

@@ -28,6 +28,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("device", list(dict.fromkeys(("cpu", "python", *more))))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of one op on one device look at the same run: ``--dist loadgroup`` keeps them in one process."""
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if "op" in given and "device" in given:
+            item.add_marker(pytest.mark.xdist_group(f"{given['op'].name}-{given['device']}"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """A test that works in float64 is skipped on a device that has none and refuses it by that reason.
