@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,7 +64,10 @@ TABLE: dict[str, Flag] = {f.name: f for f in (
 #: Environment variables of this prefix are read by the benchmarks and tests, not by the library.
 _OTHERS = ("RLX_BENCH_", "RLX_TEST_")
 
+#: The settings of the blocks that are entered, in order, and what they come to.
+_blocks: list[dict[str, Any]] = []
 _values: dict[str, Any] = {}
+_changing = threading.Lock()
 
 
 def unknown(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -88,8 +92,9 @@ _warn_unknown()
 
 def get(name: str) -> Any:
     """The current value: set in Python, else the environment variable, else the default."""
-    if name in _values:
-        return _values[name]
+    values = _values
+    if name in values:
+        return values[name]
     flag = TABLE[name]
     text = os.environ.get(flag.env)
     if text is None:
@@ -118,23 +123,37 @@ def _set_generation(n: int) -> None:
     GENERATION.value = _generation[0] = n
 
 
+def _use(blocks: list[dict[str, Any]], generation: int) -> None:
+    """Make these the blocks that are entered, the last one deciding."""
+    global _blocks, _values
+    # Between, a number that is never used again: a thread that looks now keeps nothing of what it sees.
+    _set_generation(next(_generations))
+    _blocks, _values = blocks, {n: v for b in blocks for n, v in b.items()}
+    _set_generation(generation)
+
+
 @contextmanager
 def flags(**settings: Any) -> Iterator[None]:
-    """Set flags for a block: ``with rlx.flags(kernel_dispatch="common"): ...``"""
+    """Set flags for a block: ``with rlx.flags(kernel_dispatch="common"): ...``
+
+    They hold in all threads. Where blocks of several threads overlap, the one entered last decides, and whatever the
+    order in which they end, nothing of them is left.
+    """
     for name in settings:
         if name not in TABLE:
             raise ValueIssue(f"there is no flag {name!r}", why="flags are a fixed table",
                              do=f"use one of {', '.join(TABLE)}")
     checked = {n: _check(TABLE[n], v, f"flags({n})") for n, v in settings.items()}
-    before, generation = dict(_values), GENERATION.value
-    _values.update(checked)
-    _set_generation(next(_generations))
+    with _changing:
+        below, generation = _blocks[:], _generation[0]
+        _use([*below, checked], next(_generations))
     try:
         yield
     finally:
-        _values.clear()
-        _values.update(before)
-        _set_generation(generation)
+        with _changing:
+            left = [b for b in _blocks if b is not checked]
+            same = len(left) == len(below) and all(a is b for a, b in zip(left, below, strict=True))
+            _use(left, generation if same else next(_generations))
 
 
 def key() -> tuple[Any, ...]:
@@ -174,7 +193,9 @@ def snapshot() -> Snapshot:
     if found is None:
         if len(_snapshots) > 1000:
             _snapshots.clear()
-        found = _snapshots[now] = _interned(key(), str(get("device")), str(get("check")))
+        found = _interned(key(), str(get("device")), str(get("check")))
+        if state() == now:                              # else another thread changed them meanwhile
+            _snapshots[now] = found
     return found
 
 

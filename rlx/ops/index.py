@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from rlx.array.array import FUNCTIONS, PROTOCOLS, Array
 from rlx.array.build import as_array, broadcast, cast, constant, emit1, is_scalar
 from rlx.array.define import primitive, public
 from rlx.core import dtype as dt
-from rlx.core.errors import IndexOutOfBounds, ValueIssue
+from rlx.core.errors import DTypeError, IndexOutOfBounds, ValueIssue
 from rlx.core.shape import axis_index, broadcast_shapes, smallest
 from rlx.ir.graph import Type
 from rlx.ops.bounds import proven, watch_bounds
@@ -160,7 +161,7 @@ class _Parsed:
                 self.arrays[axis] = wrap(item, n)
                 self.result.append(("array", axis))
             else:
-                i = int(item)
+                i = _position(item)
                 if not -n <= i < n:
                     raise IndexOutOfBounds(f"index {i} is out of bounds for axis {axis} of size {n}",
                                            why=f"valid indices are {-n} to {n - 1}", do="check the index")
@@ -281,6 +282,15 @@ def _place(picked: Array, p: _Parsed, rank: int, kept: tuple[int, ...]) -> Array
     return reshape(moved, tuple(shape))
 
 
+def _position(item: Any) -> int:
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise IndexOutOfBounds(f"an array indexed by {item!r}",
+                               why="an index is an integer, a slice, None, ..., a mask or an integer array",
+                               do="round it to an integer first") from None
+
+
 @public
 def _setitem(x: Array, key: Any, value: Any) -> Array:
     """A new array equal to ``x`` but for ``x[key] = value``."""
@@ -289,6 +299,12 @@ def _setitem(x: Array, key: Any, value: Any) -> Array:
 
 def update(x: Array, key: Any, value: Any, kind: str) -> Array:
     """``x`` with ``x[key]`` set to or combined with ``value`` (NumPy's broadcasting rules)."""
+    dev = x._value.node.device
+    if not is_scalar(value):
+        value = as_array(value, device=dev)
+        if value.dtype.is_complex and not x.dtype.is_complex:
+            raise DTypeError(f"{value.dtype.name} values put into a {x.dtype.name} array",
+                             why="the imaginary part would be lost", do="take rlx.real(...) or rlx.abs(...) first")
     mask = as_mask(key, x)
     if mask is not None:
         return put_masked(x, mask, value, kind)
@@ -296,9 +312,11 @@ def update(x: Array, key: Any, value: Any, kind: str) -> Array:
     if at is not None:
         return put_mixed(x, key, at, value, kind)
     p = _Parsed(x, key)
-    dev = x._value.node.device
-    new = constant(value, x.dtype, dev) if is_scalar(value) else cast(as_array(value, device=dev), x.dtype)
+    new = constant(value, x.dtype, dev) if is_scalar(value) else cast(value, x.dtype)
     target = _getitem(x, key)
+    extra = new.ndim - target.ndim
+    if extra > 0 and new.shape[:extra] == (1,) * extra:
+        new = reshape(new, new.shape[extra:])           # NumPy's assignment drops leading axes of size 1
     new = broadcast(new, target.shape)
     if p.arrays and p.result == [("array", k) if k in p.arrays else k for k in range(x.ndim)] and max(p.arrays) < len(
             p.arrays) and all(c == (0, n, 1, False) for c, n in zip(p.slices, x.shape, strict=True)):

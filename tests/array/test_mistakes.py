@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.core.errors import DTypeError, ShapeError, ValueIssue
+from rlx.core.errors import DTypeError, IndexOutOfBounds, ShapeError, ValueIssue
 
 
 @dataclasses.dataclass
@@ -87,3 +87,29 @@ def test_shapes_of_random_arrays():
     for shape in (3.0, (2.5,), "ab"):
         with pytest.raises(ShapeError, match="a random array of shape"):
             rlx.random.uniform(key, shape)
+
+
+@pytest.mark.parametrize("key", [1.0, "a", 2j, object()])
+def test_what_is_no_index(key):
+    x = rlx.zeros(3)
+    with pytest.raises(IndexOutOfBounds, match="an array indexed by"):
+        x[key]
+    with pytest.raises(IndexOutOfBounds, match="an array indexed by"):
+        x[key] = 1.0
+    assert x[np.int8(1)].item() == 0.0
+
+
+@pytest.mark.parametrize("key", [slice(None), np.array([True, False]), np.array([0, 1])])
+def test_an_imaginary_part_is_not_dropped_by_assignment(key):
+    x = rlx.zeros(2)
+    with pytest.raises(DTypeError, match="complex128 values put into a float64 array"):
+        x[key] = rlx.asarray([1j]) if isinstance(key, slice) else [2j, 1.0]
+    assert x.tolist() == [0.0, 0.0]
+
+
+def test_assignment_drops_leading_axes_of_size_one():
+    x = rlx.zeros((2, 3))
+    x[:, 1:] = np.ones((1, 1, 2, 2))
+    assert x.tolist() == [[0.0, 1.0, 1.0]] * 2
+    with pytest.raises(ShapeError):
+        x[0] = np.ones((2, 3))

@@ -25,3 +25,32 @@ def test_text_that_cannot_be_dumped_is_said(tmp_path):
     with rlx.flags(dump=str(tmp_path / "file" / "folder")), pytest.raises(ValueIssue, match="cannot be written") as e:
         rlx.jit(lambda x: x * 3.25 + 1)(rlx.ones(3)).tolist()
     assert "RLX_DUMP" in e.value.do
+
+
+def test_blocks_that_overlap_leave_nothing():
+    start = flags.state()
+    first, second, third = rlx.flags(device="python"), rlx.flags(device="null", math="fast"), rlx.flags(threads=1)
+    first.__enter__()
+    inside = flags.snapshot()
+    second.__enter__()
+    assert (flags.get("device"), flags.get("math")) == ("null", "fast")
+    first.__exit__(None, None, None)                        # as another thread would: before the block within it
+    assert (flags.get("device"), flags.snapshot().device) == ("null", "null")
+    third.__enter__()
+    second.__exit__(None, None, None)
+    assert (flags.get("device"), flags.get("math"), flags.get("threads")) == ("cpu", "precise", 1)
+    third.__exit__(None, None, None)
+    assert flags.get("threads") == 0 and flags.snapshot().device == "cpu" and flags.snapshot() is not inside
+    with rlx.flags(device="python"):
+        assert rlx.ones(2).device == "python"
+    assert rlx.ones(2).device == "cpu" and flags.state()[1:] == start[1:]
+
+
+def test_a_block_that_ends_in_order_puts_the_generation_back():
+    start = flags.state()
+    with rlx.flags(math="fast"):
+        assert flags.state() != start
+        with rlx.flags(math="precise"):
+            assert flags.get("math") == "precise"
+        assert flags.get("math") == "fast"
+    assert flags.state() == start
