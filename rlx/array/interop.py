@@ -220,8 +220,10 @@ _RENAMED = {"a_min": "min", "a_max": "max"}
 
 
 def _function(spelled: str, name: str) -> Any:
-    found = FUNCTIONS.get(name)
-    if found is None or name.startswith("_"):
+    module, _, plain = name.rpartition(".")
+    space = getattr(hooks.namespace(None), module) if module else None
+    found = FUNCTIONS.get(name) if space is None else getattr(space, plain, None)
+    if found is None or plain.startswith("_"):
         raise TypeError(f"{spelled} does not take rlx arrays: rlx has no function {name!r}; "
                         "convert with numpy.asarray to compute on the host")
     return found

@@ -191,3 +191,12 @@ class TestNamespace:
 def test_the_stub_lists_what_there_is():
     from rlx.tools import stubs
     assert stubs.target().read_text(encoding="utf-8") == stubs.text(), "run python -m rlx.tools.stubs"
+
+
+def test_numpys_linear_algebra_and_transforms_stay_on_the_device():
+    a = rlx.asarray([[2.0, 1.0], [1.0, 3.0]])
+    for f in (np.linalg.inv, np.linalg.det, np.linalg.norm, np.linalg.cholesky, np.fft.fft, np.fft.rfft):
+        got = f(a)
+        assert isinstance(got, rlx.Array)
+        np.testing.assert_allclose(np.asarray(got), f(np.asarray(a)), rtol=1e-12)
+    assert isinstance(np.linalg.eigh(a)[1], rlx.Array)
