@@ -23,14 +23,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the named suites, or all."""
     parser = argparse.ArgumentParser(prog="python -m rlx bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (all by default)")
-    names = parser.parse_args(argv).names
+    parser.add_argument("--seconds", type=float, help="time of a row (each suite has its own by default)")
+    args = parser.parse_args(argv)
+    names, given = args.names, {} if args.seconds is None else {"seconds": args.seconds}
     if unknown := [n for n in names if n not in SUITES]:
         parser.error(f"there is no suite {unknown[0]!r}: choose from {', '.join(SUITES)}")
     if any(v in os.environ for v in UNSET):
         clean = {k: v for k, v in os.environ.items() if k not in UNSET}
-        os.execve(sys.executable, [sys.executable, "-m", "rlx", "bench", *names], clean)
+        again = sys.argv[1:] if argv is None else list(argv)
+        os.execve(sys.executable, [sys.executable, "-m", "rlx", "bench", *again], clean)
     for name in names or SUITES:
-        report = importlib.import_module(SUITES[name]).main(f"python -m rlx bench {name}")
+        command = f"python -m rlx bench {name}" + "".join(f" --{k} {v:g}" for k, v in given.items())
+        report = importlib.import_module(SUITES[name]).main(command, **given)
         path = report.save(name)
         print(f"\n{report.title}\n{table(report.rows)}\nwritten to {path}", flush=True)
     return 0

@@ -20,6 +20,8 @@ from bench.plots import draw
 
 #: Seconds of one peer's turn: a burst of a few milliseconds measures threads waking and caches filling instead.
 BURST = 0.02
+#: Seconds of one round from which three rounds are enough.
+SLOW = 4.0
 RESULTS = Path(__file__).parent / "results"
 Work = Callable[[], Any]
 
@@ -110,12 +112,14 @@ def measure(case: Case, seconds: float, limits: dict[str, float]) -> list[Row]:
     """Interleaved bursts: every round runs each peer once, so drift of the machine's speed meets all alike."""
     times: dict[str, list[float]] = {n: [] for n in case.runs}
     inner: dict[str, int] = {}
+    once = 0.0
     for n, f in case.runs.items():
         start = perf_counter()
         f()
-        inner[n] = max(int(BURST / max(perf_counter() - start, 1e-9)), 1)
-    begin = perf_counter()
-    while perf_counter() - begin < seconds or len(next(iter(times.values()))) < 7:
+        spent = perf_counter() - start
+        inner[n], once = max(int(BURST / max(spent, 1e-9)), 1), once + spent
+    begin, least = perf_counter(), 7 if once < SLOW else 3
+    while perf_counter() - begin < seconds or len(next(iter(times.values()))) < least:
         for n, f in case.runs.items():
             start = perf_counter()
             for _ in range(inner[n]):
