@@ -254,7 +254,8 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
                                        (m, n) in enumerate(zip(x.shape, xs[0].shape, strict=False)) if i != a):
             raise ShapeError(f"cannot concatenate shapes {', '.join(str(v.shape) for v in xs)} along axis {a}",
                              why="all other axes must be equal", do="reshape or pad the arrays first")
-    return xs[0] if len(xs) == 1 else emit1("concat", *xs, axis=a)
+    some = [x for x in xs if x.shape[a] != 0] or xs[:1]
+    return some[0] if len(some) == 1 else emit1("concat", *some, axis=a)
 
 
 @public

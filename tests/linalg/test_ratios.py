@@ -116,3 +116,25 @@ def test_structured_matrices_with_known_answers() -> None:
     np.testing.assert_allclose(np.sort_complex(roots**5), np.ones(5), atol=1e-13)
     h = scipy.linalg.invhilbert(4)
     np.testing.assert_allclose(np.asarray(la.inv(scipy.linalg.hilbert(4))), h, rtol=1e-9)
+
+
+def test_the_common_svd_of_a_nearly_singular_matrix_converges():
+    """Singular values evenly over 14 orders, in columns of one size: the triangle's rows are what is rotated."""
+    rng = np.random.default_rng(5)
+    n = 60
+    q, p = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    a = (q * np.logspace(0, -14, n)) @ p
+    with rlx.flags(kernel_dispatch="common"):
+        u, s, vh = map(np.asarray, rlx.linalg.svd(rlx.asarray(a)))
+    np.testing.assert_allclose((u * s) @ vh, a, atol=1e-13)
+    np.testing.assert_allclose(s, np.linalg.svd(a)[1], atol=1e-14)
+    for x in (u, vh):
+        np.testing.assert_allclose(x @ x.T, np.eye(n), atol=1e-12)
+
+
+def test_parts_without_elements_are_left_out_of_what_is_joined():
+    a, b = np.random.default_rng(0).standard_normal((2, 96, 96))
+
+    def f(a, b):
+        return rlx.concat([a @ b, rlx.zeros((96, 0))], axis=1) * 2 + a
+    np.testing.assert_allclose(np.asarray(rlx.jit(f, dispatch="common")(a, b)), a @ b * 2 + a, rtol=1e-10, atol=1e-10)
