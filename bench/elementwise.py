@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -108,7 +109,7 @@ def _numba(w: Work) -> Callable[..., Any] | None:
                              **{k: np.float32(v) for k, v in numbers.items()}}
     exec("\n".join(lines), space)
     made = njit(parallel=True, fastmath=total)(space["f"])
-    numba.set_num_threads(min(numba.config.NUMBA_NUM_THREADS, len(__import__("os").sched_getaffinity(0))))
+    numba.set_num_threads(min(numba.config.NUMBA_NUM_THREADS, len(os.sched_getaffinity(0))))
     return made
 
 

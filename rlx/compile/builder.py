@@ -38,6 +38,15 @@ class Builder:
             return self.naming.of(v) if is_stored(v) else None
         return name
 
+    def named(self, e: Expr, extent: int = 0) -> Expr:
+        """A name for a value now: what it reads may be overwritten later. With an extent it lies in ``[0, extent)``."""
+        name = self.em.name("n")
+        self.em.here.append(L.Let(name, e))
+        self.em.define(name)
+        if extent:
+            self.ix.extent[name] = extent
+        return L.var(name, e.dtype)
+
     def loop(self, name: str, n: int, kind: str, body: Callable[[Expr], None]) -> None:
         """``for name in range(n)`` around what ``body`` emits."""
         if n == 1:
@@ -49,7 +58,7 @@ class Builder:
         self.em.loop(name, self.ix.const(0), self.ix.const(n), kind)
 
     def loops(self, prefix: str, shape: Sizes, kind: str, body: Callable[[Index], None], at: Index = (),
-               last: str | None = None) -> None:
+              last: str | None = None) -> None:
         """A nest over ``shape``; ``last`` is the kind of the innermost loop."""
         if not shape:
             body(at)

@@ -69,14 +69,6 @@ class GridSpecial(Special):
         """A builder for one more kernel of the same node."""
         return GridSpecial(*self._args, caps=self.caps)
 
-    def named(self, e: Expr, extent: int) -> Expr:
-        """``e`` under a name that is known to lie in ``[0, extent)``."""
-        name = self.em.name("n")
-        self.em.here.append(L.Let(name, e))
-        self.em.define(name)
-        self.ix.extent[name] = max(extent, 1)
-        return L.var(name, e.dtype)
-
     def over(self, prefix: str, start: Expr, stop: Expr, extent: int, body: Callable[[Expr], None]) -> None:
         """``for v in range(start, stop)`` around what ``body`` emits."""
         name = self.em.name(prefix)

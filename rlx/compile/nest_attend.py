@@ -26,6 +26,7 @@ from rlx.ir.expand.build import E
 from rlx.ir.expand.exp import exp_weight
 from rlx.ir.graph import Value
 from rlx.ir.loop import Expr
+from rlx.ir.walk import mentions
 
 #: Queries of one block: what packing its keys costs is little beside that many rows.
 QUERIES = 128
@@ -163,7 +164,7 @@ class Attention(Builder):
             return None
         terms, c = ix.terms(e.args[0])
         stride = terms.pop(j, 0)
-        if terms.pop(d, 0) != 1 or stride < self.depth or any(_mentions(t, ("kj", "kd")) for t in terms):
+        if terms.pop(d, 0) != 1 or stride < self.depth or any(mentions(t, "kj", "kd") for t in terms):
             return None
         return str(e.value), ix.build(terms, c), stride
 
@@ -337,7 +338,3 @@ class Attention(Builder):
     def loop(self, name: str, n: int, kind: str, body: Callable[[Expr], None]) -> None:
         """A loop under a name of its own: several stand in one block."""
         super().loop(self.em.name(name), n, kind, body)
-
-
-def _mentions(e: Expr, names: tuple[str, ...]) -> bool:
-    return (e.op == "var" and e.value in names) or any(_mentions(a, names) for a in e.args)

@@ -87,13 +87,6 @@ class Radix:
         masked = shifted if self.bits == 8 else L.expr("and", (shifted, L.const(DIGITS - 1, self.word)), self.word)
         return L.expr("cast", (masked,), s.ix.dtype)
 
-    def _named(self, s: Builder, e: Expr, prefix: str = "n") -> Expr:
-        """A name for a value now: what it reads may be overwritten later."""
-        name = s.em.name(prefix)
-        s.em.here.append(L.Let(name, e))
-        s.em.define(name)
-        return L.var(name, e.dtype)
-
     def _each(self, s: Builder, start: Expr, stop: Expr, body: Callable[[Expr], None], kind: str = L.SERIAL) -> None:
         name = s.em.name("i")
         v = s.ix.var(name, max(self.length, 2))
@@ -118,7 +111,7 @@ class Radix:
 
     def _more(self, s: Builder, counts: str, at: Expr) -> Expr:
         """The count at a place, which then becomes one more."""
-        old = self._named(s, L.load(counts, at, s.ix.dtype))
+        old = s.named(L.load(counts, at, s.ix.dtype))
         s.em.here.append(L.Store(counts, at, L.add(old, s.ix.const(1))))
         return old
 
@@ -129,7 +122,7 @@ class Radix:
 
         def step(i: Expr) -> None:
             at = L.add(first, i)
-            old = self._named(s, L.load(counts, at, s.ix.dtype))
+            old = s.named(L.load(counts, at, s.ix.dtype))
             s.em.here.append(L.Store(counts, at, run))
             s.em.here.append(L.Assign(str(run.value), L.add(run, old)))
         self._each(s, s.ix.const(0), s.ix.const(count), step)
@@ -142,7 +135,7 @@ class Radix:
     def _begin(self, s: Builder, line: Expr, at: Index, i: Expr) -> Expr:
         """Write element i's word and place into the line's first copy; the word."""
         words, places = self._scratch(s)
-        word = self._named(s, self._word(s, (*at[:self.axis], i, *at[self.axis:])))
+        word = s.named(self._word(s, (*at[:self.axis], i, *at[self.axis:])))
         to = L.add(L.mul(line, s.ix.const(2 * self.length)), i)
         s.em.here.append(L.Store(words, to, word))
         s.em.here.append(L.Store(places, to, L.expr("cast", (i,), dt.int32)))
@@ -152,18 +145,17 @@ class Radix:
               ) -> None:
         """Element i of one copy to where its digit's count says in the other."""
         words, places = self._scratch(s)
-        word = self._named(s, L.load(words, L.add(source, i), self.word))
-        place = self._named(s, L.load(places, L.add(source, i), dt.int32))
-        digit = self._named(s, self._digit(s, word, p))
-        to = self._named(s, L.add(target, self._more(s, counts, digit if base is None else L.add(base, digit))))
+        word = s.named(L.load(words, L.add(source, i), self.word))
+        place = s.named(L.load(places, L.add(source, i), dt.int32))
+        digit = s.named(self._digit(s, word, p))
+        to = s.named(L.add(target, self._more(s, counts, digit if base is None else L.add(base, digit))))
         s.em.here.append(L.Store(words, to, word))
         s.em.here.append(L.Store(places, to, place))
 
     def _finish(self, s: Builder, source: Expr, at: Index, i: Expr) -> None:
         """Element i of every result: the operand at its old place."""
         _, places = self._scratch(s)
-        old = self._named(s, L.expr("cast", (L.load(places, L.add(source, i), dt.int32),), s.ix.dtype))
-        s.ix.extent[str(old.value)] = self.length
+        old = s.named(L.expr("cast", (L.load(places, L.add(source, i), dt.int32),), s.ix.dtype), self.length)
         for x, out in zip(self.node.args, self.node.outs, strict=True):
             value = s.em.value(x, (*at[:self.axis], old, *at[self.axis:]))
             to = s.ix.linear((*at[:self.axis], i, *at[self.axis:]), self.shape)
@@ -185,23 +177,23 @@ class Radix:
                 for p in range(self.passes):
                     self._more(s, counts, L.add(self._digit(s, word, p), ix.const(DIGITS * p)))
             self._each(s, ix.const(0), ix.const(n), begin)
-            start = self._named(s, L.mul(number, ix.const(2 * n)))
+            start = s.named(L.mul(number, ix.const(2 * n)))
             side = em.register(ix.const(0), "s")
             em.mutable.add(str(side.value))
             for p in range(self.passes):
                 words, _ = self._scratch(s)
                 any_digit = self._digit(s, L.load(words, L.add(start, side), self.word), p)
-                same = self._named(s, L.load(counts, L.add(any_digit, ix.const(DIGITS * p)), ix.dtype))
+                same = s.named(L.load(counts, L.add(any_digit, ix.const(DIGITS * p)), ix.dtype))
 
                 def turn(p: int = p) -> None:
                     self._sum_up(s, counts, ix.const(DIGITS * p), DIGITS, ix.const(0))
-                    source = self._named(s, L.add(start, side))
-                    target = self._named(s, L.sub(L.add(start, ix.const(n)), side))
+                    source = s.named(L.add(start, side))
+                    target = s.named(L.sub(L.add(start, ix.const(n)), side))
                     self._each(s, ix.const(0), ix.const(n),
                                lambda i: self._move(s, source, target, i, counts, p, ix.const(DIGITS * p)))
                     em.here.append(L.Assign(str(side.value), L.sub(ix.const(n), side)))
                 self._when(s, L.expr("ne", (same, ix.const(n)), bool_), turn)
-            source = self._named(s, L.add(start, side))
+            source = s.named(L.add(start, side))
             self._each(s, ix.const(0), ix.const(n), lambda i: self._finish(s, source, at, i))
 
         if prod(self.shape) > CHUNK_WORK // 4 and prod(self.others) > 1:
@@ -227,8 +219,8 @@ class Radix:
         g = s.ix.var("g", lines * chunks)
         s.em.define("g")
         line, chunk = s.em.let(s.ix.div(g, chunks)), s.em.let(s.ix.mod(g, chunks))
-        first = self._named(s, L.mul(chunk, s.ix.const(size)))
-        last = self._named(s, L.expr("min", (L.add(first, s.ix.const(size)), s.ix.const(self.length)), s.ix.dtype))
+        first = s.named(L.mul(chunk, s.ix.const(size)))
+        last = s.named(L.expr("min", (L.add(first, s.ix.const(size)), s.ix.const(self.length)), s.ix.dtype))
         body(s, line, chunk, first, last)
         loop: tuple[Stmt, ...] = (L.For("g", s.ix.const(0), s.ix.const(lines * chunks), 1, L.GRID, s.em.close()),)
         return s.naming.kernel(f"{s.name}_{label}", (*s.em.here, *loop),
@@ -288,12 +280,12 @@ class Radix:
             moves = self._moves(s, lines, line, q)
             side = moves if q == 0 else L.expr("xor", (side, moves), bool_)
         begin = L.mul(line, s.ix.const(2 * self.length))
-        return self._named(s, L.add(begin, L.select(side, s.ix.const(self.length), s.ix.const(0))))
+        return s.named(L.add(begin, L.select(side, s.ix.const(self.length), s.ix.const(0))))
 
     def _other(self, s: Builder, line: Expr, source: Expr) -> Expr:
         """Where the copy begins that is not ``source``."""
         both = L.mul(line, s.ix.const(4 * self.length))
-        return self._named(s, L.expr("sub", (L.add(both, s.ix.const(self.length)), source), s.ix.dtype))
+        return s.named(L.expr("sub", (L.add(both, s.ix.const(self.length)), source), s.ix.dtype))
 
     def _count(self, lines: int, chunks: int, p: int) -> Made:
         def body(s: Builder, line: Expr, chunk: Expr, first: Expr, last: Expr) -> None:
@@ -302,8 +294,8 @@ class Radix:
                 source, counts = self._copy(s, lines, line, p), self._cleared(s, DIGITS)
 
                 def step(i: Expr) -> None:
-                    word = self._named(s, L.load(words, L.add(source, i), self.word))
-                    self._more(s, counts, self._named(s, self._digit(s, word, p)))
+                    word = s.named(L.load(words, L.add(source, i), self.word))
+                    self._more(s, counts, s.named(self._digit(s, word, p)))
                 self._each(s, first, last, step)
                 all_counts = s.naming.scratch("counts", s.ix.dtype, lines * chunks * DIGITS)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from rlx.compile.index import Indexer
 from rlx.ir import loop as L
 from rlx.ir.loop import Expr, Stmt
+from rlx.ir.walk import expressions, inside, mentions
 
 #: Iterations of the vector loop in one block: with its line each they fill half of a small first-level cache, or one
 #: way of every set when the stride is a power of two (32 lines).
@@ -61,21 +62,11 @@ def _across(index: Expr, t: str, o: str, ix: Indexer) -> bool:
     """Whether a read jumps with every ``o`` and hardly moves with ``t``."""
     terms, _ = ix.terms(index)
     jump = sum(abs(c) for atom, c in terms.items() if atom.op == "var" and atom.value == o)
-    near = [abs(c) for atom, c in terms.items() if _mentions(atom, t) and not _mentions(atom, o)]
+    near = [abs(c) for atom, c in terms.items() if mentions(atom, t) and not mentions(atom, o)]
     return jump >= APART and any(c <= NEAR for c in near)
-
-
-def _mentions(e: Expr, name: str) -> bool:
-    return (e.op == "var" and e.value == name) or any(_mentions(a, name) for a in e.args)
 
 
 def _read_at(stmts: tuple[Stmt, ...]) -> Iterator[Expr]:
     """The index of every load."""
     for s in stmts:
-        if isinstance(s, L.Let | L.Store):
-            pending = [s.value, *([s.index] if isinstance(s, L.Store) else [])]
-            while pending:
-                e = pending.pop()
-                if e.op == "load":
-                    yield e.args[0]
-                pending.extend(e.args)
+        yield from (e.args[0] for e in inside(*expressions(s)) if e.op == "load")

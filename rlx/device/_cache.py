@@ -16,6 +16,8 @@ MAGIC = b"rlxobj1\n"
 _DIGEST = hashlib.sha256().digest_size
 #: Seconds after which a temporary file is taken for what a killed process left behind.
 _ABANDONED = 3600.0
+#: Bytes that this process has written since it last looked at the whole cache.
+_written = 0
 
 
 def directory() -> Path | None:
@@ -75,10 +77,6 @@ def write(key: str, payload: bytes) -> None:
     limit = int(flags.get("cache_size"))
     if _due(digest, len(payload), limit):
         prune(root, limit)
-
-
-#: Share of the limit that this process has written since it last looked at the whole cache.
-_written = 0
 
 
 def _due(digest: bytes, size: int, limit: int) -> bool:

@@ -64,6 +64,11 @@ def inside(*roots: Expr) -> Iterator[Expr]:
             stack.extend(e.args)
 
 
+def mentions(e: Expr, *names: str) -> bool:
+    """Whether an expression reads a variable of one of these names."""
+    return any(x.op == "var" and x.value in names for x in inside(e))
+
+
 def bottom_up(roots: Sequence[Expr], done: Container[object], needed: Callable[[Expr], Sequence[Expr]] | None = None,
               key: Callable[[Expr], object] = id) -> Iterator[Expr]:
     """The expressions and all that they need (by default their arguments), each after what it needs.

@@ -21,8 +21,8 @@ from rlx.core.errors import DTypeError, TraceError, ValueIssue
 from rlx.ir.graph import Type
 from rlx.ops.index import gather
 
-#: Ways to combine, with what the reduction primitive calls each.
-KINDS = {"sum": "sum", "prod": "prod", "min": "min", "max": "max"}
+#: Ways to combine, as the reduction primitive names them.
+KINDS = ("sum", "prod", "min", "max")
 
 all_reduce_, all_gather_, shift_ = primitive("all_reduce"), primitive("all_gather"), primitive("shift")
 
@@ -83,7 +83,7 @@ def all_reduce(x: Any, axis: str, kind: str = "sum") -> Array:
     if kind not in KINDS:
         raise ValueIssue(f"all_reduce() of kind {kind!r}", why="it is no way to combine",
                          do=f"use one of {', '.join(KINDS)}")
-    return emit1("all_reduce", as_array(x), place, axis=axis, kind=KINDS[kind])
+    return emit1("all_reduce", as_array(x), place, axis=axis, kind=kind)
 
 
 def all_gather(x: Any, axis: str) -> Array:

@@ -13,6 +13,7 @@ import rlx
 import rlx.linalg
 from rlx import splat
 from rlx.compile.report import NATIVE
+from rlx.device._splats import Frame
 from rlx.device.cuda import build, driver, native, splats, text
 from rlx.device.cuda.native import _matrices, cublas_gemm, cufft, line_scan, radix_sort, thrust_sort
 from rlx.device.cuda.rotate import rotate
@@ -151,7 +152,7 @@ def test_splats_agree_with_the_cpu(tile: int) -> None:
 @pytest.mark.parametrize("tile", [8, 16, 32])
 def test_splat_kernels_compile_to_machine_code(tile: int) -> None:
     with rlx.flags(cache=False):
-        source = splats.source(splats.Frame(100, 70, tile, 8, 10, 0.999, 1e-4))
+        source = splats.source(Frame(100, 70, tile, 8, 10, 0.999, 1e-4))
         assert build.cubin(source, "sm_90", fast=True)[:4] == b"\x7fELF"
 
 

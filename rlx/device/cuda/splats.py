@@ -2,65 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rlx.device._splats import MIN_ALPHA, Frame
 
-from rlx.core import dtype as dt
-from rlx.ir.claim import Call
-
-#: The threshold of the op's definition: one step of an 8-bit image.
-MIN_ALPHA = 1 / 255
 #: Gradients of a place before those of the features: mean x, y, conic xx, xy, yy, opacity.
 GEOMETRY = 6
-TILES, CHANNELS = (8, 16, 32), 8
 #: Gaussians in a batch of the backward pass at most, and sums of warps: 512 of 14 parts are 28 kB of shared memory.
 BATCH, SUMS = 32, 512
 
 
-@dataclass(frozen=True)
-class Frame:
-    """The image, its tiles, the number of features and Gaussians, and the limits of compositing."""
-
-    width: int
-    height: int
-    tile: int
-    channels: int
-    count: int
-    max_alpha: float
-    stop: float
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of the image: one workgroup each."""
-        return -(-self.width // self.tile) * -(-self.height // self.tile)
-
-    @property
-    def lanes(self) -> int:
-        """Pixels of a tile."""
-        return self.tile * self.tile
-
-
-def frame(attrs: dict[str, object], features: tuple[int, ...]) -> Frame:
-    """The frame of one use of the op."""
-    read = {k: attrs[k] for k in ("width", "height", "tile", "max_alpha", "stop")}
-    return Frame(channels=features[1], count=features[0], **read)  # type: ignore[arg-type]
-
-
-def accepts(call: Call) -> str | None:
-    """None for float32 Gaussians, few features and a usual tile; else the reason."""
-    kinds = {d for d, _ in call.inputs}
-    if kinds != {dt.float32, dt.int32}:
-        return f"needs float32 Gaussians and int32 lists, got {', '.join(sorted(d.name for d in kinds))}"
-    if call.attrs["tile"] not in TILES:
-        return f"has tiles of {', '.join(map(str, TILES))} pixels, not {call.attrs['tile']}"
-    n, channels = call.inputs[2][1]
-    if not 1 <= channels <= CHANNELS:
-        return f"composites 1 to {CHANNELS} features, got {channels}"
-    return "has nothing to draw" if n == 0 or call.inputs[4][1][0] == 0 else None
-
-
 def source(f: Frame) -> str:
     """Both kernels, ``forward`` and ``backward``, for one frame."""
-    facts = {"W": f.width, "H": f.height, "T": f.tile, "C": f.channels, "N": f.count, "COLUMNS": -(-f.width // f.tile),
+    facts = {"W": f.width, "H": f.height, "T": f.tile, "C": f.channels, "N": f.count, "COLUMNS": f.columns,
              "LANES": f.lanes, "WARPS": f.lanes // 32, "BATCH": min(BATCH, SUMS * 32 // f.lanes),
              "PARTS": GEOMETRY + f.channels, "MAX_ALPHA": _float(f.max_alpha), "STOP": _float(f.stop),
              "MIN_ALPHA": _float(MIN_ALPHA)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from rlx.core.errors import CompileError
 from rlx.ir.loop import Contract
 from rlx.render.llvm.helpers import Helpers
+from rlx.render.llvm.lines import Lines
 from rlx.render.llvm.types import memory_type
 
 #: Steps of the depth loop written out, to hide its counter and let loads run ahead.
@@ -30,10 +31,11 @@ def define(s: Contract, helpers: Helpers) -> str:
     return name
 
 
-class _Tile:
+class _Tile(Lines):
     """Writes one micro-kernel."""
 
     def __init__(self, s: Contract, lanes: int, helpers: Helpers) -> None:
+        super().__init__()
         self.s, self.lanes = s, lanes
         self.scalar = memory_type(s.dtype)
         self.vector = f"<{lanes} x {self.scalar}>"
@@ -41,13 +43,6 @@ class _Tile:
         self.fma = helpers.declare(f"llvm.fma.v{lanes}f{s.dtype.bits}", self.vector, (self.vector,) * 3) if (
             s.dtype.is_float) else ""
         self.loop = helpers.loop(('!"llvm.loop.mustprogress"', '!"llvm.loop.unroll.disable"'))
-        self.lines: list[str] = []
-        self.count = 0
-
-    def op(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
 
     def text(self, name: str) -> str:
         """The whole function."""
@@ -57,7 +52,7 @@ class _Tile:
         out = [f"define internal void @{name}(ptr noalias %acc, ptr noalias %a, ptr noalias %b) nounwind noinline {{",
                "entry:"]
         rows = self._rows()
-        out += self._taken()
+        out += self.taken()
         sums = dict.fromkeys(cells, "zeroinitializer")
         block = "entry"
         if main:
@@ -66,7 +61,7 @@ class _Tile:
             new = dict(body_sums)
             for u in range(UNROLL):
                 new = self._step("%k", u, rows, new)
-            body = self._taken()
+            body = self.taken()
             out.append(f"  %k = phi i64 [ 0, %{block} ], [ %next, %step ]")
             out += [f"  {body_sums[c]} = phi {self.vector} [ {sums[c]}, %{block} ], [ {new[c]}, %step ]" for c in cells]
             out += body
@@ -79,7 +74,7 @@ class _Tile:
             at = self.op(f"getelementptr inbounds {self.scalar}, ptr %acc, i64 {i * s.n + j * self.lanes}")
             align = 64 if self._aligned(i, j) else self._item
             self.lines.append(f"  store {self.vector} {sums[i, j]}, ptr {at}, align {align}")
-        out += self._taken()
+        out += self.taken()
         return "\n".join([*out, "  ret void", "}"]) + "\n"
 
     @property
@@ -88,10 +83,6 @@ class _Tile:
 
     def _aligned(self, i: int, j: int) -> bool:
         return (i * self.s.n + j * self.lanes) * self._item % 64 == 0
-
-    def _taken(self) -> list[str]:
-        lines, self.lines = self.lines, []
-        return lines
 
     def _rows(self) -> list[str]:
         """A pointer to each row of the tile's first operand."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from rlx.core.errors import CompileError
 from rlx.ir.loop import Transpose
 from rlx.render.llvm.helpers import Helpers
+from rlx.render.llvm.lines import Lines
 from rlx.render.llvm.types import memory_type
 
 #: Bytes of a vector of the square: its last round exchanges the halves of 128 bits.
@@ -26,23 +27,17 @@ def define(s: Transpose, helpers: Helpers) -> str:
     return name
 
 
-class _Block:
+class _Block(Lines):
     """Writes one function: loops over the squares, then the edges."""
 
     def __init__(self, s: Transpose, helpers: Helpers) -> None:
+        super().__init__()
         self.s = s
         self.item = s.dtype.itemsize
         self.side = VECTOR // self.item
         self.scalar = memory_type(s.dtype)
         self.vector = f"<{self.side} x {self.scalar}>"
         self.loop = helpers.loop(('!"llvm.loop.mustprogress"', '!"llvm.loop.unroll.disable"'))
-        self.lines: list[str] = []
-        self.count = 0
-
-    def op(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
 
     def text(self, name: str) -> str:
         """The whole function: ``for j in squares: every square of this column``, then edges."""
@@ -138,7 +133,3 @@ class _Block:
         """``base + index + more`` elements."""
         p = self.op(f"getelementptr inbounds {self.scalar}, ptr {base}, i64 {index}")
         return p if more == 0 else self.op(f"getelementptr inbounds {self.scalar}, ptr {p}, i64 {more}")
-
-    def taken(self) -> list[str]:
-        lines, self.lines = self.lines, []
-        return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from rlx.device._splats import Frame, accepts, frame
 from rlx.device.cpu import splats
 from rlx.device.cpu.emit import Emit
 from rlx.device.cpu.lanes import Lanes
@@ -17,13 +18,13 @@ GEOMETRY = 6
 
 def lower(native: Native) -> tuple[str, str]:
     """The function for one accepted use."""
-    f = splats.frame(dict(native.attrs), native.types[2][1])
+    f = frame(dict(native.attrs), native.types[2][1])
     places = native.types[4][1][0]
     name = f"rlx_splat_back_{hashlib.sha256(repr((f, places)).encode()).hexdigest()[:16]}"
     return name, _tile(name, f) + _driver(name, f, places)
 
 
-def _driver(name: str, f: splats.Frame, places: int) -> str:
+def _driver(name: str, f: Frame, places: int) -> str:
     """Zeros for the places that no pixel reaches, then the tiles."""
     e = Emit(name)
     e.call(
@@ -37,7 +38,7 @@ def _driver(name: str, f: splats.Frame, places: int) -> str:
 class _Rows:
     """A vector for each row of the tile: transmittance, gate, what lies behind, and the gradients of the features."""
 
-    def __init__(self, e: Emit, f: splats.Frame) -> None:
+    def __init__(self, e: Emit, f: Frame) -> None:
         self.e, self.f, self.v = e, f, Lanes(e, f.tile)
         self.planes = [e.slot(f"[{f.tile} x {self.v.type}]") for _ in range(3 + f.channels)]
 
@@ -46,7 +47,7 @@ class _Rows:
         return self.e.at(self.planes[plane], self.v.type, (row, 1))
 
 
-def _tile(name: str, f: splats.Frame) -> str:
+def _tile(name: str, f: Frame) -> str:
     e = Emit(f"{name}.tile", "ptr %bufs, i64 %g")
     data, rows, v = splats.Inputs(e, f), _Rows(e, f), Lanes(e, f.tile)
     sums = e.slot(f"[{splats.BATCH * (GEOMETRY + f.channels)} x {v.type}]")
@@ -144,5 +145,5 @@ def _reduce(e: Emit, data: splats.Inputs, v: Lanes, low: str, count: str, sums: 
             e.do(f"store float {total}, ptr {e.at(out, 'float', (place, parts), (k, 1))}")
 
 
-CLAIMS = (Claim("splat_places", "splat.rasterize_places", "rlx_splat_back", splats.accepts, lower,
+CLAIMS = (Claim("splat_places", "splat.rasterize_places", "rlx_splat_back", accepts, lower,
                 "tiles over the thread pool, a row of pixels in a vector, sums without atomics"),)

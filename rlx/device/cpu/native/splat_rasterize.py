@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from rlx.device._splats import Frame, accepts, frame
 from rlx.device.cpu import splats
 from rlx.device.cpu.emit import Emit, driver
 from rlx.device.cpu.lanes import Lanes
@@ -14,7 +15,7 @@ from rlx.ir.loop import Native
 
 def lower(native: Native) -> tuple[str, str]:
     """The function for one accepted use."""
-    f = splats.frame(dict(native.attrs), native.types[2][1])
+    f = frame(dict(native.attrs), native.types[2][1])
     name = f"rlx_splat_{hashlib.sha256(repr(f).encode()).hexdigest()[:16]}"
     return name, _tile(name, f) + driver(name, f.tiles, f.tiles > 1)
 
@@ -22,7 +23,7 @@ def lower(native: Native) -> tuple[str, str]:
 class _Rows:
     """What a tile's pixels carry from batch to batch, a vector for each row."""
 
-    def __init__(self, e: Emit, f: splats.Frame) -> None:
+    def __init__(self, e: Emit, f: Frame) -> None:
         self.e, self.f, self.v = e, f, Lanes(e, f.tile)
         self.planes = [e.slot(f"[{f.tile} x {self.v.type}]") for _ in range(f.channels + 2)]
 
@@ -31,7 +32,7 @@ class _Rows:
         return self.e.at(self.planes[plane], self.v.type, (row, 1))
 
 
-def _tile(name: str, f: splats.Frame) -> str:
+def _tile(name: str, f: Frame) -> str:
     e = Emit(f"{name}.tile", "ptr %bufs, i64 %g")
     data, rows, v = splats.Inputs(e, f), _Rows(e, f), Lanes(e, f.tile)
     with e.loop(f.tile) as r:
@@ -101,5 +102,5 @@ def _lane(e: Emit, rows: _Rows, plane: int, r: str, x: str) -> str:
     return e.let(f"load float, ptr {at}")
 
 
-CLAIMS = (Claim("splat_rasterize", "splat.rasterize", "rlx_splat", splats.accepts, lower,
+CLAIMS = (Claim("splat_rasterize", "splat.rasterize", "rlx_splat", accepts, lower,
                 "tiles over the thread pool, a row of pixels in a vector, early exit"),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from rlx.device._splats import accepts, frame
 from rlx.device.cuda import driver, splats
 from rlx.device.cuda.kernel import Kernel
 from rlx.device.cuda.program import Library
@@ -14,14 +15,14 @@ from rlx.ir.loop import Native
 
 def lower(native: Native) -> Library:
     """(means, conics, features, opacities, ids, offsets) -> (image, alpha)."""
-    f = splats.frame(dict(native.attrs), native.types[2][1])
+    f = frame(dict(native.attrs), native.types[2][1])
     kernel = Kernel(splats.source(f), "forward")
     return Library(lambda stream, addresses: kernel(stream, f.tiles, f.lanes, addresses), records=True)
 
 
 def lower_places(native: Native) -> Library:
     """Also d_image and what is behind -> gradients by place; zeros where no pixel reaches."""
-    f = splats.frame(dict(native.attrs), native.types[2][1])
+    f = frame(dict(native.attrs), native.types[2][1])
     kernel = Kernel(splats.source(f), "backward")
     words = prod(native.types[8][1])
 
@@ -33,8 +34,8 @@ def lower_places(native: Native) -> Library:
 
 
 CLAIMS = (
-    Claim("splat_rasterize", "splat.rasterize", "forward", splats.accepts, lower,
+    Claim("splat_rasterize", "splat.rasterize", "forward", accepts, lower,
           "a tile a workgroup, Gaussians in shared memory, early exit"),
-    Claim("splat_places", "splat.rasterize_places", "backward", splats.accepts, lower_places,
+    Claim("splat_places", "splat.rasterize_places", "backward", accepts, lower_places,
           "a tile a workgroup, sums by warp, without atomics"),
 )
